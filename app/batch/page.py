@@ -366,32 +366,28 @@ class NewBatch:
 
 
 def new_batch(services: Services, handlers: BatchFormHandlers) -> NewBatch:
-    """Place the controls in two columns: prompts with the run below them, and the settings."""
+    """Place the controls in three columns: prompts, settings, and the run."""
     fields: dict[str, Component] = {}
-    with gr.Column(elem_classes=["stack"], min_width=0):
-        part = prompt_part(handlers.prompts)
-    with gr.Column(elem_classes=["stack"], min_width=0):
-        with gr.Column(elem_classes=["rail", "batchrail"], min_width=0, elem_id="settings"):
-            markup('<div class="bar"><h2>2. Settings</h2><span class="hint">the same for every prompt</span></div>')
-            fields["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="batch-name")
-            rail = settings_controls(AuditSettings(), services[AuditService].masked_families)
-            fields["proceed"] = gr.Checkbox(
-                False, label="Audit without certificate where the calibration does not fit", visible=False,
-                elem_id="proceed",
-            )  # fmt: skip
-            fields["by_group"] = gr.Checkbox(
-                False, label="Each row under its own group’s thresholds", elem_classes=["ruled"], elem_id="by-group"
-            )
-            hint("Needs a calibration by group, and a group in each row.")
-            fields["seeds"] = gr.Radio(
-                SEEDS, value="contexts", label="Seeds", elem_classes=["stacked"], elem_id="seeds"
-            )
-        with gr.Column(elem_classes=["group"], elem_id="go"):
-            markup('<div class="bar"><h2>3. Run</h2></div>')
-            estimate = markup(UNTRIED, "estimate")
-            with gr.Row(elem_classes=["go"]):
-                check = gr.Button("Check and estimate", interactive=False, elem_id="check")
-                run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
+    part = prompt_part(handlers.prompts)
+    with gr.Column(elem_classes=["rail", "batchrail"], min_width=0, elem_id="settings"):
+        markup('<div class="bar"><h2>Settings</h2><span class="hint">the same for every prompt</span></div>')
+        rail = settings_controls(AuditSettings(), services[AuditService].masked_families)
+        fields["proceed"] = gr.Checkbox(
+            False,
+            label="Audit without certificate where the calibration does not fit",
+            visible=False,
+            elem_id="proceed",
+        )
+    with gr.Column(elem_classes=["group"], elem_id="go"):
+        markup("<h2>Before you run</h2>")
+        fields["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="batch-name")
+        fields["by_group"] = gr.Checkbox(False, label="Each row under its own group’s thresholds", elem_id="by-group")
+        hint("Needs a calibration by group, and a group in each row.")
+        fields["seeds"] = gr.Radio(SEEDS, value="contexts", label="Seeds", elem_classes=["stacked"], elem_id="seeds")
+        estimate = markup(UNTRIED, "estimate")
+        with gr.Row(elem_classes=["go"]):
+            check = gr.Button("Check and estimate", interactive=False, elem_id="check")
+            run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
     return NewBatch(part, fields, rail, check, run, estimate)
 
 
@@ -447,13 +443,13 @@ def build_page(app: gr.Blocks, services: Services) -> None:
 
 
 def _begin(services: Services, handlers: BatchFormHandlers) -> NewBatch:
-    with gr.Row(elem_classes=["calib", "newbatch"], elem_id="batch-new"):
-        form = new_batch(services, handlers)
-        with gr.Column(elem_classes=["stack"], min_width=0):
-            markup(
-                '<div class="bar"><h2>Past batches</h2></div><div id="past" aria-busy="true" tabindex="-1"><p '
-                'class="sub">Loading …</p></div>'
-            )
+    with gr.Column(elem_classes=["stack"], elem_id="batch-new", min_width=0):
+        with gr.Row(elem_classes=["asked"]):
+            form = new_batch(services, handlers)
+        markup(
+            '<div class="bar"><h2>Past batches</h2></div><div id="past" aria-busy="true" tabindex="-1"><p '
+            'class="sub">Loading …</p></div>'
+        )
     return form
 
 

@@ -216,32 +216,31 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             apply_default_css=False,
             elem_classes=["coft"],
         )
-        with gr.Row(elem_classes=["calib"]):
-            with gr.Column(elem_classes=["stack"], min_width=0):
-                jobs, runs = _left(app, services)
-            with gr.Column(elem_classes=["stack"], min_width=0):
-                result_part(services, jobs.shown_id, runs)
+        with gr.Row(elem_classes=["asked"]):
+            jobs = _form(app, services)
+        with gr.Column(elem_classes=["group"]):
+            markup('<div class="bar"><h2>Past runs</h2></div>')
+            runs = listing("runs", "show", "delete")
+        with gr.Column(elem_classes=["stack"], min_width=0):
+            result_part(services, jobs.shown_id, runs)
 
 
-def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
+def _form(app: gr.Blocks, services: Services) -> JobPart:
     prompts = CalibrationPrompts(services)
     part = prompt_part(prompts)
     with gr.Column(elem_classes=["group"], elem_id="settings"):
-        markup('<div class="bar"><h2>2. Settings</h2></div>')
+        markup('<div class="bar"><h2>Settings</h2></div>')
         form = calibration_form(services[AuditService].masked_families)
     with gr.Column(elem_classes=["group"], elem_id="go"):
-        markup('<div class="bar"><h2>3. Run</h2></div>')
+        markup("<h2>Before you run</h2>")
         with gr.Row(elem_classes=["go"]):
             button = gr.Button("Check and estimate", interactive=False, elem_id="check")
         check = (button, markup(UNTRIED, "estimate"))
         jobs = job_part(*run_buttons(), resumable=True)
-    with gr.Column(elem_classes=["group"]):
-        markup('<div class="bar"><h2>Past runs</h2></div>')
-        runs = listing("runs", "show", "delete")
     wire_prompts(prompts, part, form, check, jobs.run)
     wire_jobs(app, services, jobs, part, form, prompts)
     _wire_form(app, CalibrationFormHandlers(services), form)
-    return jobs, runs
+    return jobs
 
 
 def _wire_form(app: gr.Blocks, handlers: CalibrationFormHandlers, form: CalibrationForm) -> None:

@@ -122,7 +122,7 @@ class EvaluateHandlers:
             plan = self._plan(experiment, given, *values)
             request, estimate = plan.request, self._experiments.estimate(plan)
         titles = {suite.key: suite.title for suite in self._evaluations.suites(request.data)}
-        return template("evaluate/estimate.html", estimate=estimate, titles=titles)
+        return template("evaluate/estimate.html", estimate=estimate, titles=titles, refusal="")
 
     @shown_to(READ)
     def forecast(self, experiment: str, given: str | None, *values: Any) -> str:
@@ -131,7 +131,11 @@ class EvaluateHandlers:
         if model != DEMO and self._evaluations.host.loaded(model) is None:
             return UNTOLD
         told = or_refusal(lambda: self._estimated(experiment, given, *values))
-        return told if isinstance(told, Markup) else template("evaluate/estimate.html", refusal=told)
+        return (
+            told
+            if isinstance(told, Markup)
+            else template("evaluate/estimate.html", estimate=None, titles={}, refusal=told)
+        )
 
     def begin(self, experiment: str, given: str | None, *values: Any) -> int:
         """Begin an evaluation, or an experiment; the job to follow."""
@@ -333,7 +337,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             '<div class="pagehead"><h1>Benchmarks</h1><p class="sub">Benchmarks of bias and of usefulness, read with '
             "every method; each figure with its interval, each item open to an audit.</p></div>"
         )
-        with gr.Row(elem_classes=["panel"]):
+        with gr.Row(elem_classes=["asked"]):
             form = _form(named)
         jobs = form.jobs
         result = _result()
@@ -456,6 +460,7 @@ def _result() -> SimpleNamespace:
         head = listing("evaluation-head", "delete", "resume", value=EMPTY)
         experiment = place_tables()
         with gr.Column(visible=False, min_width=0) as group:
+            found = markup("", "evaluation-finding")
             with gr.Row(elem_classes=["choices"]):
                 suite = gr.Dropdown([("Main figures of all", MAIN)], value=MAIN, label="Figures", elem_id="figures-of")
                 reference = gr.Dropdown([("none", "")], value="", label="Compared with", elem_id="reference")
@@ -464,7 +469,6 @@ def _result() -> SimpleNamespace:
                 [("the step's threshold", "floor"), ("nothing: the text is impossible", "zero")], value="floor",
                 label="A refused token counts as", elem_id="outside",
             )  # fmt: skip
-            found = markup("", "evaluation-finding")
             busy = markup("", "figures-busy")
             table = gr.HTML(
                 "", js_on_load="coft.evaluate.mount(element)", apply_default_css=False, elem_id="figures",

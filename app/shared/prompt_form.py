@@ -219,7 +219,7 @@ class PromptHandlers:
 def prompt_part(handlers: PromptHandlers) -> PromptPart:
     """Place the upload, the samples, the columns and what is said of the rows."""
     with gr.Column(elem_classes=["group"]):
-        markup('<div class="bar"><h2>1. Prompt set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
+        markup('<div class="bar"><h2>Prompt set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
         file = upload("Prompt set", "prompt-set")
         samples = listing("samples", "sample", value=samples_list(handlers.samples))
         with gr.Row(elem_classes=["templates"]):
