@@ -160,11 +160,13 @@ class JobsRepository(Repository[JobRecord]):
         with self._database.reading() as connection:
             return self._records(connection, query)
 
-    def notices(self, owners: Collection[str], limit: int = 50) -> builtins.list[JobNotice]:
-        """What owners are told of their jobs, newest first, but for those that they have dismissed."""
+    def notices(self, owners: Collection[str] | None, limit: int = 50) -> builtins.list[JobNotice]:
+        """What owners are told of their jobs, newest first, without those they dismissed; None is all jobs."""
         told = [jobs.c[field.name] for field in fields(JobNotice) if field.name in jobs.c]
         subjects = [jobs.c.payload[name].label(name) for name in SUBJECTS]
-        query = select(*told, *subjects).where(jobs.c.owner.in_(owners), jobs.c.dismissed_at.is_(None))
+        query = select(*told, *subjects)
+        if owners is not None:
+            query = query.where(jobs.c.owner.in_(owners), jobs.c.dismissed_at.is_(None))
         with self._database.reading() as connection:
             rows = [row._asdict() for row in connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))]
         return [

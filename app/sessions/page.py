@@ -15,6 +15,7 @@ from app.report.panel import place_downloads, place_imports
 from app.sessions.moving import SessionMoves
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, export_sentence, page_message
+from app.shared.bell import Bell
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, Reply, downloaded, reply, shown, shown_to, told_of_failure
 from app.shared.markup import laid_out, markup
@@ -24,6 +25,8 @@ from app.shared.wiring import Services
 from db.library import CertificateFilter, SessionOrder
 
 EVENTS = "['find', 'pick', 'act', 'gather']"
+RUNS = 200
+"""Runs that are listed at most."""
 YES_NO: Mapping[str, bool | None] = {"yes": True, "no": False, "any": None}
 
 
@@ -84,7 +87,7 @@ class SessionHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for reports that lives as long as the page."""
-        self._library, self._moves = services[SessionLibrary], services[SessionMoves]
+        self._library, self._moves, self._bell = services[SessionLibrary], services[SessionMoves], services[Bell]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown_to(READ)
@@ -134,7 +137,11 @@ class SessionHandlers:
     def _page(self, event: gr.EventData, said: str = "") -> Reply:
         query = library_query(event.query)
         page = self._library.folded(query, _opened(str(event.query.get("open") or "")))
-        return reply(event, page_message(page, self._library.choices(), query, said, self._moves.targets()))
+        message = page_message(page, self._library.choices(), query, said, self._moves.targets())
+        runs = [
+            run for run in self._bell.told(None, RUNS) if query.text.lower() in f"{run['kind']} {run['name']}".lower()
+        ]
+        return reply(event, message | {"runs": laid_out("sessions/runs.html", runs=runs)})
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:

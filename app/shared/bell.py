@@ -55,11 +55,14 @@ class Bell:
         self._jobs.dismiss(_asked(request), visitor_asking(request).owners)
         return self.listed(request)
 
-    def told(self, owners: Sequence[str]) -> list[dict[str, Any]]:
-        """An entry for each result that jobs make: several, or one that was resumed, may make one together."""
+    def told(self, owners: Sequence[str] | None, limit: int = 50) -> list[dict[str, Any]]:
+        """An entry for each result that jobs make: several, or one that was resumed, may make one together.
+
+        Without owners these are the results of all jobs.
+        """
         together: dict[str, list[JobNotice]] = {}
         places: dict[str, JobPlace] = {}
-        for notice in self._jobs.notices(owners):
+        for notice in self._jobs.notices(owners, limit):
             place = next((place for place in self._places if _is_of(notice, place)), None)
             if place is not None:
                 address = place.address.format(id=notice.id, **notice.subject)
