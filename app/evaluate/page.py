@@ -6,6 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,12 +31,13 @@ from app.evaluate.experiments.page import (
 from app.evaluate.experiments.service import ExperimentPlan, ExperimentService
 from app.evaluate.exports import table_fragment
 from app.evaluate.finding import finding
+from app.evaluate.item_list import item_rows
 from app.evaluate.layout import laid_out, readings_laid_out
 from app.evaluate.methods import METHOD_SETS, methods_from
 from app.evaluate.runs import EvaluationRequest, EvaluationView, KnownSuite, SuitePlan
 from app.evaluate.service import EvaluationService
 from app.evaluate.sources import HUB, SHIPPED
-from app.evaluate.table_service import TableRequest, TableService
+from app.evaluate.table_service import TableRequest, TableService, items_of
 from app.evaluate.tables import Column, Table
 from app.shared.audits import AuditSettings
 from app.shared.decoding import FRAMED
@@ -50,7 +52,7 @@ from app.shared.settings_rail import frame_settings, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from coft_core.model.load import DEMO
-from coft_core.suites.base import Outcome, Outside, Scored, Written
+from coft_core.suites.base import Outside
 
 MAIN = ""
 """Chosen in place of a suite for the main figures of all."""
@@ -247,18 +249,22 @@ class EvaluateHandlers:
         yield [said, "", table_markup(table, view.plans), *_pictures(table), _coverage(view)]
 
     @shown_to(READ)
-    def items(self, shown_id: int | None, suite: str, method: str, search: str) -> str:
-        """The first items of a suite under a method whose id or answer holds a text."""
+    def items(self, shown_id: int | None, suite: str, method: str, search: str, outside: Outside) -> str:
+        """The first items of a suite whose prompt, id or answer holds a text, with what every method made of them."""
         if shown_id is None or suite == MAIN or not method:
             return '<p class="sub">Choose a suite above to see its items.</p>'
-        wanted = search.strip().lower()
-        title = next(own.title for own in self._evaluations.known_suites() if own.key == suite)
-        rows = [
-            {"place": place, "item": own.item, "answer": _answer(own), "seed": own.seed}
-            for place, own in enumerate(self._evaluations.outcomes(shown_id, suite, method))
-        ]
-        found = [row for row in rows if any(wanted in str(row[name]).lower() for name in ("item", "answer"))]
-        return template("evaluate/items.html", rows=found[:ITEMS], total=len(found), title=title, method=method)
+        view, read = self._evaluations.view(shown_id), partial(self._evaluations.outcomes, shown_id, suite)
+        own = next(own for own in self._evaluations.known_suites() if own.key == suite)
+        labels = [method, *(each.label for each in view.request.methods if each.label != method)]
+        items, _ = items_of(self._evaluations, view, suite)
+        rows = item_rows(own, read(method), [read(label) for label in labels[1:]], items, outside)
+        found = [row for row in rows if search.strip().lower() in f"{row.prompt} {row.item} {row.answer}".lower()]
+        digits = words.digits_for(value for row in found[:ITEMS] for value in row.values)
+        return template(
+            "evaluate/items.html", rows=found[:ITEMS], total=len(found), title=own.title, methods=labels,
+            figure=own.main.replace("_", " "),
+            number=partial(words.number, digits=digits),
+        )  # fmt: skip
 
     @shown
     def open_item(self, event: gr.EventData, shown_id: int | None, suite: str, method: str) -> int:
@@ -294,15 +300,6 @@ def table_markup(table: Table, plans: Sequence[SuitePlan]) -> str:
         notes=words.notes(table, plans),
         reading_notes=words.reading_notes(table),
     )
-
-
-def _answer(outcome: Outcome) -> str:
-    if outcome.unread:
-        return f"no answer: {outcome.unread}"
-    answer = outcome.answers[0]
-    if isinstance(answer, Scored):
-        return f"log-likelihoods {', '.join(f'{own.floored:.2f}' for own in answer.likelihoods)}"
-    return (isinstance(answer, Written) and answer.text.strip()) or "nothing was written"
 
 
 def _pictures(table: Table) -> list[gr.Plot]:
@@ -373,7 +370,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     wire_coefficients(
         CoefficientHandlers(services), result.coefficients, opened, shown_id, result.suite, result.outside
     )  # fmt: skip
-    listed = [shown_id, result.suite, result.method, result.search]
+    listed = [shown_id, result.suite, result.method, result.search, result.outside]
     gr.on([result.suite.change, result.method.change], handlers.items, listed, result.items, **LATEST)
     result.search.submit(handlers.items, listed, result.items, **MULTIPLE)
     begun = result.items.open(handlers.open_item, listed[:3], session, **MULTIPLE)
