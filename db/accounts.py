@@ -197,16 +197,20 @@ class AccountsRepository(Records[AccountRecord]):
     def change_role(self, key: int, role: Role) -> AccountRecord:
         """Give an account another role, which holds from its next request on."""
         with self._database.writing() as connection:
+            was = self._one(connection, key)
             change_row(connection, accounts, key, role=role)
-            self._require_admin(connection)
+            if was.role == "admin" and was.disabled_at is None:
+                self._require_admin(connection)
             return self._one(connection, key)
 
     def disable(self, key: int, disabled: bool = True) -> AccountRecord:
         """Disable an account from its next request on, or enable it again."""
         with self._database.writing() as connection:
+            was = self._one(connection, key)
             change_row(connection, accounts, key, disabled_at=utc_now() if disabled else None)
             if disabled:
                 connection.execute(delete(sign_ins).where(sign_ins.c.account_id == key))
+            if disabled and was.role == "admin":
                 self._require_admin(connection)
             return self._one(connection, key)
 

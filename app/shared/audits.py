@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -338,6 +338,8 @@ def preview_from_json(data: JsonObject) -> MaskPreview:
 
 def settings_from_json(data: JsonObject) -> AuditSettings:
     """Settings as stored with a session."""
+    if unknown := data.keys() - {each.name for each in fields(AuditSettings)}:
+        raise TypeError(f"there is no setting {', '.join(sorted(unknown))}")
     return _SETTINGS.validate_python(data)
 
 

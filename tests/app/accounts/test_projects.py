@@ -14,7 +14,7 @@ from app.accounts.permissions import PAGES
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.bootstrap import FEATURES
-from app.shared.jobs import JobRunner
+from app.shared.jobs import JobService
 from app.shared.needs import EXPORT, READ
 from app.shared.visitors import Visitor, answering
 from db.projects import ProjectsRepository
@@ -169,7 +169,7 @@ def test_agents_see_the_project_of_their_caller(served, walled):
 def test_a_job_works_in_the_project_that_it_was_begun_in(served, walled):
     accounts, projects = served.wired[AccountService], served.wired[ProjectsRepository]
     account, other = accounts.named("both"), projects.named("Other")
-    runner, seen = served.wired[JobRunner], []
+    runner, seen = served.wired[JobService], []
 
     def work(_):
         seen.append(present_project())

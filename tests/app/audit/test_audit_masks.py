@@ -76,7 +76,7 @@ def test_a_factorized_audit_certifies_each_token_for_every_family_that_the_promp
     for step in view.steps:
         assert [part.family for part in step.families] == ["gender", "religion"]
         for part in step.families:
-            assert part.log_tau == stored.threshold(part.family, step.index)[0]
+            assert part.log_tau == stored.threshold(step.index, part.family)
             assert part.certified == (part.log_joint >= part.log_tau)
         assert all(row.certified == (not row.refused_by) for row in step.candidates)
 

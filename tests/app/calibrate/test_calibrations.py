@@ -266,7 +266,7 @@ def test_an_upload_is_tokenized_before_its_estimate_takes_the_models_turn(wired,
 
     monkeypatch.setattr(estimates.Trial, "__init__", told)
     asking = Thread(target=lambda: made.append(wired[CalibrationService].estimate(parsed, REQUEST)))
-    with wired[CalibrationService]._host.turn():
+    with wired[CalibrationService].host.turn():
         asking.start()
         assert tokenized.wait(20)
         assert not made
@@ -296,7 +296,7 @@ def test_weights_that_leave_too_few_contexts_are_refused_in_the_cores_words(wire
 @pytest.mark.parametrize("layout", ["joint", "factorized"])
 def test_a_stored_calibration_is_weighted_anew_without_the_model(wired, made, monkeypatch, layout):
     view = made(grouped_rows(100), by_group=True, mask_layout=layout)
-    monkeypatch.setattr(wired[CalibrationService]._host, "get", None)
+    monkeypatch.setattr(wired[CalibrationService].host, "get", None)
     mixed = tuple(f"{who} said number {i} to them," for i in range(30) for who in ("He", "The Black man", "A man"))
     number = wired[CalibrationService].reweight(view.summary.id, mixed, "for the ward")
     unnamed = wired[CalibrationService].reweight(view.summary.id, mixed, " ")
@@ -332,7 +332,7 @@ def test_soft_masks_and_whitelists_are_part_of_the_policy_that_is_calibrated(wir
 
 def test_a_reading_reuses_what_does_not_depend_on_alpha_and_never_a_deleted_runs(wired, made):
     number = made(grouped_rows(), name="gone", by_group=True).summary.id
-    readings: CalibrationReadings = wired[CalibrationService]._readings
+    readings: CalibrationReadings = wired[CalibrationService].view.__self__
     first = readings.view(number, ReadingRequest(alpha=0.2))
     second = readings.view(number, ReadingRequest(alpha=0.3))
     assert first.log_values is second.log_values

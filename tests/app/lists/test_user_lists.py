@@ -198,7 +198,7 @@ def submit_tuning(wired, tmp_path, user_list_id):
 
 def test_a_list_that_an_unfinished_job_uses_is_not_deleted(wired, stored, tmp_path):
     for submit in (submit_calibration, submit_tuning):
-        with wired[CalibrationService]._host.turn():
+        with wired[CalibrationService].host.turn():
             job = submit(wired, tmp_path, stored.summary.id)
             with pytest.raises(ServiceError, match=r"“job”.*“hiring” and has not ended"):
                 wired[UserListService].delete(stored.summary.id)
@@ -208,7 +208,7 @@ def test_a_list_that_an_unfinished_job_uses_is_not_deleted(wired, stored, tmp_pa
 
 def test_a_list_that_a_batch_needs_to_go_on_is_not_deleted(wired, stored, tmp_path):
     request = replace(REQUEST, settings=replace(SETTINGS, user_list_id=stored.summary.id))
-    with wired[CalibrationService]._host.turn():
+    with wired[CalibrationService].host.turn():
         batch_id = wired[BatchService].submit(parsed(wired, tmp_path), request)
         wired[BatchService].cancel(batch_id)
     wired[JobService].wait(wired[BatchService].view(batch_id).job.id)

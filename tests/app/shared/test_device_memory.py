@@ -259,18 +259,18 @@ def test_a_smaller_budget_makes_smaller_batches_and_the_same_calibration(source)
     found = calibrated(tight, source)
     assert len(tight.sizes) > len(ample.sizes)
     assert max(tight.sizes) <= tight.most
-    assert np.array_equal(found.values.contexts, expected.values.contexts)
-    assert found.values.values == pytest.approx(expected.values.values, abs=5e-5)
+    assert np.array_equal(found.joint.values.contexts, expected.joint.values.contexts)
+    assert found.joint.values.values == pytest.approx(expected.joint.values.values, abs=5e-5)
 
 
 def test_a_budget_smaller_than_one_prompt_runs_prompts_one_at_a_time():
     room = Recording(1)
     found = calibrated(room, "rollout")
     assert len(room.sizes) == len(EXAMPLES)
-    assert len(found.values) > 0
+    assert len(found.joint.values) > 0
 
 
 def test_references_that_share_no_prefix_hold_no_keys_and_need_no_room():
     room = Recording(1)
-    assert len(calibrated(room, "reference").values) > 0
+    assert len(calibrated(room, "reference").joint.values) > 0
     assert set(room.sizes) == {0}

@@ -157,7 +157,7 @@ def test_every_replacement_is_marked_where_it_stands_now_and_markup_in_prompts_i
 
 
 def test_only_pronouns_that_could_be_something_else_are_asked_about():
-    message = form_message(swap_targets("He said his aunt saw her go", ()), None, (), "x")
+    message = form_message(swap_targets("He said his aunt saw her go", ()), None, ((), ()), "x")
     assert [(item["text"], item["role"], item["sure"]) for item in message["pronouns"]] == [
         ("his", "possessive", True),
         ("her", "possessive", False),
