@@ -233,7 +233,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
             '<div class="pagehead"><h1>Accounts</h1><p class="sub">Who may use this server, what they may do, and '
-            "which projects they see. What you do here stands in the trail below.</p></div>"
+            "which projects they see. What you do here is recorded in the log below.</p></div>"
         )
         with gr.Row(elem_classes=["calib"]):
             with gr.Column(elem_classes=["stack"], min_width=0):

@@ -59,7 +59,7 @@ def usable(password: str, name: str) -> str:
         )
     for word in (*PROGRAM_WORDS, *_parts(name)):
         if word in _letters(password):
-            raise ServiceError(f"The password has {word!r} in it, which stands in a name; leave names out of it.")
+            raise ServiceError(f"The password has {word!r} in it, which is part of a name; leave names out of it.")
     guesses = zxcvbn(password[:READ], user_inputs=[name])["guesses"]
     if guesses < FEWEST_GUESSES or digest_of_common(password) in _common():
         raise ServiceError("The password is too easily guessed; several words that do not belong together are better.")

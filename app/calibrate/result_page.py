@@ -124,7 +124,7 @@ def _words(shown: Reading, stored: Reading) -> list[str]:
 
 EMPTY = (
     '<section><div class="bar"><h2>Result</h2></div><p class="sub">Choose a run, or upload a prompt set and run one. '
-    "What it can certify then stands here.</p></section>"
+    "The result appears here.</p></section>"
 )
 
 

@@ -92,12 +92,12 @@ def request_from_json(data: JsonObject) -> CalibrationRequest:
     if unknown := sorted(data.keys() - known):
         raise ServiceError(
             f"The job was made by another version of the program (it has the setting “{unknown[0]}”), so it cannot be "
-            "resumed here; start the calibration anew."
+            "resumed here; start the calibration again."
         )
     try:
         return TypeAdapter(CalibrationRequest).validate_python(BEFORE | data)
     except ValidationError as error:
-        raise ServiceError("The job lacks its settings and cannot be resumed; start the calibration anew.") from error
+        raise ServiceError("The job lacks its settings and cannot be resumed; start the calibration again.") from error
 
 
 def _one_of(what: str, value: str, choices: tuple[str, ...]) -> None:
@@ -216,7 +216,7 @@ class CalibrationService(LongRun, PromptSetReader):
             rows = tuple(self._prompt_sets.rows(prompt_set_id))
         except NotFoundError as error:
             raise ServiceError(
-                f"The prompt set of job {number} has been deleted, so it cannot be resumed; calibrate anew."
+                f"The prompt set of job {number} has been deleted, so it cannot be resumed; calibrate again."
             ) from error
         check_request(request)
         model = prompted(self.host.get(request.model), request)

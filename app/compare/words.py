@@ -195,7 +195,7 @@ def _row_sentence(comparison: Comparison, names: Sequence[str], row: ComparedRow
         return f"All write {quoted(steps[0].token)}." + (" Their texts differ before it." if parted else "")
     said = [f"{name} writes {quoted(step.token)}" if step else f"{name} has no token here"
             for name, step in zip(names, steps, strict=True)]  # fmt: skip
-    return f"{_and(said)}. What stands before differs already, so the probabilities belong to different texts."
+    return f"{_and(said)}. The texts differ before this token, so the probabilities belong to different texts."
 
 
 def _first_difference(comparison: Comparison, names: Sequence[str], at: int) -> str:

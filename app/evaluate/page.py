@@ -76,10 +76,9 @@ ITEMS = 20
 UNTOLD = '<p class="hint">The model is not loaded yet; Estimate loads it and says what the run takes.</p>'
 
 EMPTY = (
-    '<div class="empty"><h2>Measure a model on benchmarks</h2><p class="sub">Choose suites and methods, look at what '
-    "the run will take, and start it. Every suite is read with every method; figures come with intervals, and each "
-    "item opens as an audit. The phantom’s suites come with the program; the others are read from a folder with their "
-    "authors’ files, or from a hub where no folder is named.</p></div>"
+    '<div class="empty"><h2>No result yet</h2><p class="sub">Choose suites and methods, and press Run. The result '
+    "opens with one sentence and a picture of each suite. Two suites come with the program. Others come from a folder "
+    "with their authors’ files, or from a hub.</p></div>"
 )
 
 
@@ -331,8 +330,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     topbar(services, "evaluate")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
-            '<div class="pagehead"><h1>Benchmarks</h1><p class="sub">Benchmarks of bias and of usefulness, read with '
-            "every method; each figure with its interval, each item open to an audit.</p></div>"
+            '<div class="pagehead"><h1>Benchmarks</h1><p class="sub">Compare methods on benchmarks of bias and of '
+            "quality. Open any item as an audit.</p></div>"
         )
         with gr.Row(elem_classes=["asked"]):
             form = _form(named)
@@ -384,7 +383,7 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
         markup("<h2>What to run</h2>")
         experiment = gr.Dropdown(
             named.choices(), value=OWN, label="What is read", elem_id="experiment",
-            info="Your own choice, or a table or figure of the paper.",
+            info="Your own choice, or a table of the paper.",
         )  # fmt: skip
         card = gr.HTML("", visible=False, apply_default_css=False, elem_id="experiment-card", elem_classes=["coft"])
         with gr.Column(min_width=0) as own_suites:
@@ -463,8 +462,8 @@ def _result() -> SimpleNamespace:
                 reference = gr.Dropdown([("none", "")], value="", label="Compared with", elem_id="reference")
                 beside = gr.Dropdown([("none", 0)], value=0, label="Beside", elem_id="beside")
             outside = gr.Radio(
-                [("the step's threshold", "floor"), ("nothing: the text is impossible", "zero")], value="floor",
-                label="A refused token counts as", elem_id="outside",
+                [("just at the threshold", "floor"), ("impossible", "zero")], value="floor",
+                label="A ruled-out token counts as", elem_id="outside",
             )  # fmt: skip
             busy = markup("", "figures-busy")
             table = gr.HTML(
@@ -475,7 +474,7 @@ def _result() -> SimpleNamespace:
             coefficients = place_coefficients()
             with gr.Row(elem_classes=["choices"]):
                 method = gr.Dropdown([], label="Items under", elem_id="items-under")
-                search = gr.Textbox(label="Find an item", max_lines=1, elem_id="find-item", info="Enter looks.")
+                search = gr.Textbox(label="Find an item", max_lines=1, elem_id="find-item", info="Press Enter.")
             items = listing("items", "open")
             with gr.Row(elem_classes=["go"]):
                 kind = gr.Dropdown(list(FORMATS), value="csv", label="Format", elem_id="format")

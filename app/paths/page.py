@@ -305,7 +305,7 @@ def _question(put: dict[str, Component]) -> None:
     with gr.Column(visible=False, elem_classes=["asked"]) as words:
         put["yes"] = gr.Textbox("", label="Yes", placeholder="approved, granted", max_lines=1, elem_id="yes")
         put["no"] = gr.Textbox("", label="No", placeholder="denied, rejected", max_lines=1, elem_id="no")
-        hint("The one that stands first decides. A path with neither is not scored; without a No it is a no.")
+        hint("The first match decides. Texts with no match are skipped, or count as No if no No-words are given.")
         put["regex"] = gr.Checkbox(False, label="They are regular expressions")
         put["case"] = gr.Checkbox(False, label="Letter case matters")
     with gr.Column(visible=False, elem_classes=["asked"]) as scorer:

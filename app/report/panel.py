@@ -55,7 +55,7 @@ BUNDLES = """
 <div class="bar"><h2>Evidence bundles</h2></div>
 <p class="hint">This server signs what it exports. SHA-256 of its key: <span class="mono">{{ fingerprint }}</span></p>
 <p class="hint"><a href="./{{ file }}" download>Public key</a></p>
-<p class="hint">The bundle of another server is verified, and its session stands here read-only.</p>"""
+<p class="hint">The bundle of another server is verified, and its session opens read-only.</p>"""
 IMPORTED = """
 <p role="status"><a href="./?session={{ one.session_id }}">Session {{ one.session_id }}</a>
 {{ "stood here already" if one.already else "is imported" }}: {{ one.checks }} checks passed. {{ one.origin }}</p>

@@ -71,7 +71,7 @@ class DoubledKeyError(ValueError):
     """An object in JSON has a key twice, so that programs read it differently."""
 
     def __init__(self, key: str) -> None:
-        self.key, self.message = key, "stands twice in the same object; keep one"
+        self.key, self.message = key, "appears twice in the same object; keep one"
         super().__init__(f"the key {key!r} {self.message}")
 
 

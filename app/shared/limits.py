@@ -27,8 +27,8 @@ SECONDS = 60.0
 SHARES = 4
 """A visitor's events take at most this part of the places that wait for their turn."""
 NOT_OFFERED = (
-    "This server does not load the model {name!r}; choose one that it offers: {offered}. Whoever runs it lists them in "
-    "COFT_MODELS."
+    "This server does not load the model {name!r}; choose one that it offers: {offered}. The server's owner lists them "
+    "in COFT_MODELS."
 )
 
 
@@ -94,7 +94,7 @@ class DiskRoom:
         return (
             f"What {account.name} has made takes {used / 1e6:,.0f} MB in the store, and this server allows each "
             f"account {self._each / 1e6:,.0f}: delete sessions, evaluations or other things of yours that nobody "
-            "needs, in any of your projects, or ask an admin for room. Whoever runs it sets that in "
+            "needs, in any of your projects, or ask an admin for room. The server's owner sets that in "
             "COFT_DISK_MB_PER_ACCOUNT."
         )
 
@@ -104,7 +104,7 @@ class DiskRoom:
             return ""
         return (
             f"The store takes {used / 1e6:,.0f} MB on the disk, and this server allows it {self._most / 1e6:,.0f}: "
-            "delete sessions or evaluations that nobody needs. Whoever runs it sets that in COFT_DISK_MB."
+            "delete sessions or evaluations that nobody needs. The server's owner sets that in COFT_DISK_MB."
         )
 
     def require(self) -> None:
@@ -148,7 +148,7 @@ class UploadShares:
             return None
         return 429, (
             f"More than {self._most // 1_000_000} MB were uploaded from here within an hour; upload more later. "
-            "Whoever runs this server sets that in COFT_UPLOADS_MB_PER_HOUR."
+            "The server's owner sets that in COFT_UPLOADS_MB_PER_HOUR."
         )
 
 
@@ -173,6 +173,6 @@ def require_room_for_job(unfinished: int, settings: Settings) -> None:
     if settings.jobs_per_visitor and unfinished >= settings.jobs_per_visitor:
         raise ServiceError(
             f"{unfinished} of your jobs are at work or wait for their turn, and this server takes "
-            f"{settings.jobs_per_visitor} of each visitor; wait for one, or cancel one. Whoever runs it sets that in "
-            "COFT_JOBS_PER_VISITOR."
+            f"{settings.jobs_per_visitor} of each visitor; wait for one, or cancel one. The server's owner sets that "
+            "in COFT_JOBS_PER_VISITOR."
         )

@@ -262,7 +262,7 @@ def _row(line: int, record: Any, mapping: Mapping[str, str], weighted: bool) -> 
     elif _is_empty(cells.get("prompt")):
         prompt, turns = _conversation(cells["messages"])
     else:
-        raise RowProblem("messages", "stands beside a prompt; give one of them")
+        raise RowProblem("messages", "is given beside a prompt; give one of them")
     if prompt is None:
         raise RowProblem("prompt", "is empty")
     example = Example(

@@ -54,7 +54,7 @@ HEADERS = {
 ALWAYS_TLS = "max-age=31536000; includeSubDomains"
 """What answers over TLS add: to ask this host, and those below it, over TLS only for a year."""
 
-_NAMED = "This server does not answer to the name {}. Whoever runs it lists its names in COFT_HOSTS."
+_NAMED = "This server does not answer to the name {}. The server's owner lists its names in COFT_HOSTS."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Allowed:
                 return 421, _NAMED.format("in X-Forwarded-Host")
         if origins and not (len(origins) == 1 and self._trusts(origins[0], asked)):
             return 403, (
-                "Other websites may not ask this server. Whoever runs it lists the ones that may in COFT_ORIGINS."
+                "Other websites may not ask this server. The server's owner lists the allowed ones in COFT_ORIGINS."
             )
         return None
 
@@ -171,7 +171,7 @@ class RequestGate:
         """Stand around an application."""
         self._app, self._allowed, self._largest = app, allowed, largest_body
         self._refusal = (
-            f"The request is larger than the {largest_body // 1_000_000} MB that are read. Whoever runs this server "
+            f"The request is larger than the {largest_body // 1_000_000} MB that are read. The server's owner "
             "sets that in COFT_MAX_UPLOAD_MB."
         )
 

@@ -444,7 +444,7 @@ def figure_spoken(result: SwapResult) -> str:
     views = ", ".join(reading(result, view)[0].lower() for view in result.views)
     return (
         f"Probability of the candidates for token {result.answer_step + 1} in {plural(len(result.outcomes), 'variant')}"
-        f", one panel each for {views}. The numbers stand in a table below."
+        f", one panel each for {views}. The numbers are in a table below."
     )
 
 

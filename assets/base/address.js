@@ -5,7 +5,7 @@ let asked = null;
 const box = document.createElement("div");
 
 const show = (missing) => {
-  render(missing.map(({ said, page, address }) => html`<p>${said}${page ? html` What there is stands on <a href=${address}>${page}</a>.` : ""}</p>`), box);
+  render(missing.map(({ said, page, address }) => html`<p>${said}${page ? html` The list is on <a href=${address}>${page}</a>.` : ""}</p>`), box);
   box.hidden = missing.length === 0;
 };
 /* asked once for each address, before the page's own parts may take it away */

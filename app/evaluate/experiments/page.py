@@ -178,7 +178,7 @@ def place_given() -> gr.Textbox:
     """Place the field for what methods of an experiment need."""
     return gr.Textbox(
         "", label="What its methods need", placeholder="cda.checkpoint=FOLDER, dexperts.expert=FOLDER", max_lines=1,
-        visible=False, elem_id="given", info="As policy.parameter=value; empty leaves out or lets stand in.",
+        visible=False, elem_id="given", info="policy.parameter=value. Methods without a value are skipped or replaced.",
     )  # fmt: skip
 
 

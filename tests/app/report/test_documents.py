@@ -90,7 +90,7 @@ def test_what_is_no_report_or_has_a_key_twice_is_refused(audited):
     text = audited.wired[ReportService].json(audited.sessions["joint"])
     doubled = text.replace('"model": ', '"model": "another", "model": ', 1)
     assert doubled != text
-    with pytest.raises(ServiceError, match="the key 'model' stands twice"):
+    with pytest.raises(ServiceError, match="the key 'model' appears twice"):
         report_from(doubled)
 
 

@@ -202,8 +202,8 @@ def test_a_row_with_fewer_cells_than_the_header_is_refused_by_its_first_missing_
 def test_a_key_that_stands_twice_in_an_object_is_refused_by_name_however_deep(tmp_path):
     text = '{"prompt": "a", "prompt": "b"}\n{"prompt": "c"}\n{"prompt": "d", "more": [{"x": 1, "x": 1}]}\n'
     assert problems(tmp_path, text, "set.jsonl") == [
-        (1, "prompt", "stands twice in the same object; keep one"),
-        (3, "x", "stands twice in the same object; keep one"),
+        (1, "prompt", "appears twice in the same object; keep one"),
+        (3, "x", "appears twice in the same object; keep one"),
     ]
 
 
