@@ -125,7 +125,7 @@ def scenes(story: Story) -> tuple[Scene, ...]:
             f"/?{audit}&tab=words",
             (".strip .tok[data-i='6']", "#inspector .where", ".js-plotly-plot .main-svg"),
         ),
-        Scene("calibrate", f"/calibrate?run={story.calibration}", ("#result h2", "#thresholds tbody tr")),
+        Scene("calibrate", f"/calibrate?run={story.calibration}", ("#result h2",)),
         Scene("compare", f"/compare?{compared}", ("#cmp-summary tbody tr", ".lanetext")),
         Scene("tune", "/tune", ("#tuned-points tbody tr", "#tuning-plot .main-svg")),
         Scene("swap", "/swap", ("#swap-plot .main-svg",), swap),

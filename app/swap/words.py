@@ -79,7 +79,7 @@ def _chain_json(chain: SwapChain) -> dict[str, Any]:
 
 
 _READINGS = {
-    "factual": ("Visible", "the model alone, reading the prompt as it stands", "as typed {}"),
+    "factual": ("Visible", "the model alone, reading the prompt as it is", "as typed {}"),
     "fused": ("After fusion", "what the policy makes of the visible and the masked reading", "after fusion {}"),
     "drawn": ("Drawn from", "what is left of it on the certified tokens, which the policy draws from",
               "among the certified tokens {}"),
