@@ -30,7 +30,7 @@ def changed(tmp_path_factory):
         (folder / path).write_text(code, "utf-8")
     root = folder / "app" / "bootstrap.py"
     lines = root.read_text("utf-8").splitlines(keepends=True)
-    lines.insert(next(number for number, line in enumerate(lines) if line == '        "swap",\n'), LINE)
+    lines.insert(next(number for number, line in enumerate(lines) if line == '        "calibrate",\n'), LINE)
     for name, store in STORES.items():
         shutil.rmtree(folder / "app" / name)
         shutil.rmtree(folder / "assets" / "templates" / name, ignore_errors=True)
