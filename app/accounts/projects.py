@@ -1,4 +1,4 @@
-"""Projects: which there are, who is a member, which one a request is about, and how one is deleted.
+"""Projects: list, members, the project of a request, and deletion.
 
 Only members see a project, and do there what the role of their account allows. Each request is about one project.
 """

@@ -62,7 +62,7 @@ class StoredChains:
             replace(step, logits=StoredLogits.from_bytes(kept[step.index])) if step.index in kept else step
             for step in added
         )
-        # A chain that by itself is larger than what is kept is read anew each time.
+        # A chain that by itself is larger than the cache is read again each time.
         with self._lock, suppress(ValueError):
             self._kept[branch.id] = known
         return known

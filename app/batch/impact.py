@@ -130,7 +130,7 @@ def _score(pattern: regex.Pattern[str], row: BatchRowView) -> float | None:
         return float(match[1])
     except ValueError as error:
         raise ServiceError(
-            f"{pattern.pattern!r} finds {match[1]!r} in line {row.line}, which is no number; correct the expression."
+            f"{pattern.pattern!r} finds {match[1]!r} in line {row.line}, which is not a number; correct the expression."
         ) from error
 
 

@@ -647,7 +647,7 @@ def export_calibration(wired: Services, calibration: str, *, out: Path | None = 
 
 @command("calibrations reweight", json=calibration_json, text=print_calibration)
 def reweight_calibration(wired: Services, calibration: str, *, prompts: Path, name: str = "") -> CalibrationView:
-    """Store a calibration anew, weighted to prompts like those in use.
+    """Store a copy of a calibration, weighted to prompts like those in use.
 
     Args:
         calibration: number of a calibration, or 'embedded'

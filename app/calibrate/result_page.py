@@ -246,7 +246,7 @@ class ResultHandlers:
 
     @shown_to(READ)
     def reweight(self, shown_id: int | None, path: str | None, name: str) -> list[Any]:
-        """Store the run anew with weights for other prompts, and show it."""
+        """Store a copy of the run with weights for other prompts, and show it."""
         if shown_id is None or path is None:
             raise ServiceError("No file is chosen: upload prompts like those that will be audited.")
         return [self._calibrations.reweight(shown_id, prompts_of(self._calibrations, path), name), None, ""]
@@ -392,8 +392,8 @@ def _reweighting() -> tuple[gr.File, gr.Textbox, gr.Button]:
     with gr.Column(elem_classes=["group"], elem_id="reweight"):
         markup('<div class="bar"><h2>Weights for other prompts</h2></div>')
         hint(
-            "Will the audited prompts differ from these? Upload some of them: the run is stored anew with each context "
-            "weighted by how likely it is among them. Needs no model; the level is then approximate."
+            "Will the audited prompts differ from these? Upload some of them: a copy of the run is stored with each "
+            "context weighted by how likely it is among them. Needs no model; the level is then approximate."
         )
         with gr.Row(elem_classes=["reweight"]):
             file = upload("Prompts in use", "reweight-file")

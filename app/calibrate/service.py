@@ -155,7 +155,7 @@ DEMO_SAMPLE = {
 
 
 class CalibrationService(LongRun, PromptSetReader):
-    """Calibrations: run in the background, anew or from where they ended, and read afterwards."""
+    """Calibrations: run in the background, from the start or from where they ended, and read afterwards."""
 
     kind, uses, resumes_jobs = CALIBRATION_JOB, ("calibration",), True
 

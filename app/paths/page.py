@@ -248,7 +248,7 @@ def _wire(app: gr.Blocks, handlers: PathsHandlers, parts: _Parts) -> None:
     wire_watched(app, handlers.watch, jobs)
     parts.runs.show(handlers.show, None, shown_id, **MULTIPLE)
     shows = [parts.runs, result.said, result.tree, result.numbers, result.beginning, result.tables]
-    # The state is empty when the page opens on a fresh store, which is no change of it.
+    # The state is empty when the page opens on a fresh store, which does not change it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, shows, **LATEST)
     for shows_nodes in (result.tree, result.numbers):
         looked = [result.beginning, result.opened]

@@ -78,7 +78,7 @@ def _check(entries: list[zipfile.ZipInfo], archive: str, size: int) -> None:
         name = entry.filename
         plain = name and name == Path(name).name and "\\" not in name and name not in (".", "..") and "\0" not in name
         if not plain or entry.is_dir() or stat.S_ISLNK(entry.external_attr >> 16):
-            raise ServiceError(f"{archive} holds {name!r}, which is no plain file of a bundle; do not unpack it.")
+            raise ServiceError(f"{archive} holds {name!r}, which is not a plain file of a bundle; do not unpack it.")
         if names.count(name) > 1:
             raise ServiceError(f"{archive} holds {name!r} twice, so that it is not clear which one counts.")
         if entry.file_size > LARGEST_FILE:
@@ -137,7 +137,7 @@ def _entries(archive: zipfile.ZipFile) -> Iterator[tuple[tuple[int, int], Stored
         named = _NAME.fullmatch(entry.filename)
         if named is None or entry.file_size > LARGEST_STEP:
             raise ServiceError(
-                f"{LOGITS_FILE} holds {entry.filename!r}, which is no step's logits, or too large for them."
+                f"{LOGITS_FILE} holds {entry.filename!r}, which is not a step's logits, or too large for them."
             )
         if holds_all(data := archive.read(entry)):
             yield (int(named[1]), int(named[2]) - 1), StoredLogits.from_bytes(data)

@@ -266,7 +266,7 @@ def _unusable(value: Any, depth: int = 0) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and not -WHOLE <= value < WHOLE:
         return " holds a whole number of more than 64 bits; give one between -2^63 and 2^63 - 1"
     if isinstance(value, float) and not math.isfinite(value):
-        return f" holds {value}, which is no number in JSON; give a finite one"
+        return f" holds {value}, which is not a number in JSON; give a finite one"
     if depth > DEEPEST:
         return f" holds lists or objects more than {DEEPEST} deep; give fewer"
     parts: Iterable[tuple[Any, Any]] = ()

@@ -132,7 +132,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     form.samples.sample(handlers.sample, None, form.file, **EVENT)
     wire_job(app, JobWatch(services[TuningService], handlers.begin), jobs, [form.file, *form.inputs])
     runs.show(handlers.show, None, shown_id, **MULTIPLE)
-    # The state is empty when the page opens on a fresh store, which is no change of it.
+    # The state is empty when the page opens on a fresh store, which does not change it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, [runs, *result], **LATEST)
     downloaded(result[-1].click(handlers.csv, shown_id, download, **EVENT), "points-file")
 

@@ -185,7 +185,9 @@ def _required(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _
     if kind is float and type(value) is int:
         value = float(value)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise CalibrationFormatError(f"The calibration's setting {name!r} is {value!r}, which is no {kind.__name__}.")
+        raise CalibrationFormatError(
+            f"The calibration's setting {name!r} is {value!r}, which is not of the type {kind.__name__}."
+        )
     return value
 
 
@@ -199,7 +201,7 @@ def _check_version(settings: object) -> None:
         )
     parts = settings.get("parts", [])
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise CalibrationFormatError(f"The calibration's list of parts is {parts!r}, which is no list of names.")
+        raise CalibrationFormatError(f"The calibration's list of parts is {parts!r}, which is not a list of names.")
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:

@@ -57,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """What the paper says of one model."""
+    """The figures that the paper reports for one model."""
 
     model: str
     source: str
@@ -82,7 +82,7 @@ def _printed(text: str) -> Value | None:
 
 
 def chosen_paper(papers: Sequence[Paper], model: str) -> Paper | None:
-    """What the paper says of the model that was evaluated; of the one that it names first where it says nothing."""
+    """The paper's figures for the evaluated model, or for its first model if it did not test this one."""
     own = [paper for paper in papers if _plain(paper.model) in _plain(model)]
     return next(iter(own[-1:] or papers[:1]), None)
 

@@ -49,7 +49,7 @@ def test_an_expressions_first_group_is_the_score():
     [
         ("(", "is not a regular expression"),
         (r"\d+", "has no group that holds the score"),
-        ("(perhaps)", "which is no number"),
+        ("(perhaps)", "which is not a number"),
     ],
 )
 def test_what_cannot_be_read_as_a_score_is_refused_with_what_to_do(read: str, sentence: str):

@@ -185,7 +185,8 @@ class TestFile:
             with pytest.raises(CalibrationFormatError):
                 Calibration.from_bytes(data[:length])
         for changed, sentence in (
-            ({"alpha": ...}, "lacks the setting 'alpha'"), ({"alpha": "0.1"}, "'alpha' is '0.1', which is no float"),
+            ({"alpha": ...}, "lacks the setting 'alpha'"),
+            ({"alpha": "0.1"}, "'alpha' is '0.1', which is not of the type float"),
             ({"alpha": 7}, "alpha is 7"), ({"bin_width": True}, "'bin_width' is True"), ({"seed": -4}, "seed is -4"),
             ({"bin_spacing": "odd"}, "spacing of the bins is 'odd'"),
             ({"bin_spacing": ...}, "lacks the setting 'bin_spacing'"), ({"name": None}, "'name' is None"),
