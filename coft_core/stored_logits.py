@@ -21,6 +21,9 @@ from coft_core.errors import StoredLogitsError
 VERSION = 1
 """First byte of the format that is written; another one is refused, never guessed at."""
 
+_PACKED = 2
+"""First byte of logits that an earlier version stored as differences from a product with the model's last matrix."""
+
 DTYPES: dict[str, tuple[torch.dtype, str]] = {
     "float32": (torch.float32, "<f4"),
     "float16": (torch.float16, "<f2"),
@@ -97,9 +100,9 @@ class StoredLogits:
 
 
 def holds_all(data: bytes) -> bool:
-    """Whether the bytes of a step hold the logits of all tokens, and not the likeliest ones of an earlier version."""
+    """Whether the bytes of a step hold all its logits by themselves, which those of earlier versions may not."""
     if not data or data[0] != VERSION:
-        return True
+        return data[:1] != bytes([_PACKED])
     with suppress(ValueError, KeyError, TypeError, zlib.error, struct.error, UnicodeDecodeError):
         return _header(zlib.decompressobj(), data[1:])["head"] is None
     # What is damaged is told when it is read.

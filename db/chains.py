@@ -29,7 +29,6 @@ from sqlalchemy import (
     UniqueConstraint,
     bindparam,
     case,
-    exists,
     func,
     insert,
     or_,
@@ -40,7 +39,6 @@ from sqlalchemy import (
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
-from db.logit_bases import PackedLogits, keep_basis, session_logit_bases
 from db.scope import in_every_project, present_project
 from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
 from db.types import (
@@ -216,12 +214,6 @@ _PLACE = (
         .where(imported_sessions.c.session_id == branches.c.session_id)
         .scalar_subquery()
         .label("imported"),
-        exists()
-        .where(
-            session_logit_bases.c.session_id == branches.c.session_id,
-            session_logit_bases.c.digest == bindparam("digest"),
-        )
-        .label("names_basis"),
     )
     .join_from(branches, sessions, branches.c.session_id == sessions.c.id)
     .where(branches.c.id == bindparam("own"))
@@ -238,7 +230,6 @@ class _Append:
     branch_id: int
     step: dict[str, Any]
     candidates: list[dict[str, Any]]
-    packed: PackedLogits | None
     done: bool = False
     error: Exception | None = None
 
@@ -255,18 +246,16 @@ class StepWriter:
         self._database, self._writing = database, Lock()
         self._waiting: list[_Append] = []
 
-    def append(
-        self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None, packed: PackedLogits | None
-    ) -> None:
+    def append(self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None) -> None:
         """Store the next step of a branch; see :meth:`BranchChains.append_step`."""
-        logits = None if step.logits is None else packed.data if packed else step.logits.to_bytes()
+        logits = None if step.logits is None else step.logits.to_bytes()
         cost = {"seconds": seconds, "peak_bytes": peak_bytes}
         if isinstance(present_project(), int):
             # Whoever writes first writes for all, whatever their projects; each is seen to be its writer's own before.
             with self._database.reading() as connection:
                 if connection.execute(_BRANCH_SEEN, {"own": branch_id}).first() is None:
                     raise missing(branches, branch_id)
-        request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step), packed)
+        request = _Append(branch_id, {**_step_row(branch_id, step, logits), **cost}, _candidate_rows(step))
         self._waiting.append(request)
         try:
             with self._writing, in_every_project():
@@ -302,10 +291,7 @@ def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     listed: list[dict[str, Any]] = []
     changed = set[int]()
     for request in taken:
-        session, names_basis = _session_of_next(connection, request)
-        changed.add(session)
-        if request.packed is not None and not names_basis:
-            keep_basis(connection, session, request.packed)
+        changed.add(_session_of_next(connection, request))
         key: Any = connection.execute(_INSERT_STEP, {**request.step, "created_at": now}).inserted_primary_key
         listed += [{"step_id": key[0], **row} for row in request.candidates]
     if listed:
@@ -313,10 +299,9 @@ def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     connection.execute(_TOUCH, [{"own": session, "now": now} for session in changed])
 
 
-def _session_of_next(connection: Connection, request: _Append) -> tuple[int, bool]:
-    """The session of a branch whose next step is to be stored, and whether it names the matrix of the step's logits."""
-    digest = request.packed.digest if request.packed else ""
-    place = connection.execute(_PLACE, {"own": request.branch_id, "digest": digest}).one_or_none()
+def _session_of_next(connection: Connection, request: _Append) -> int:
+    """The session of a branch whose next step is to be stored."""
+    place = connection.execute(_PLACE, {"own": request.branch_id}).one_or_none()
     if place is None:
         raise missing(branches, request.branch_id)
     if place.imported is not None:
@@ -327,7 +312,7 @@ def _session_of_next(connection: Connection, request: _Append) -> tuple[int, boo
         raise ConflictError(
             f"Step {index} cannot be stored: the next step of branch {request.branch_id} has the index {expected}."
         )
-    return int(place.session_id), bool(place.names_basis)
+    return int(place.session_id)
 
 
 class BranchChains:
@@ -337,15 +322,10 @@ class BranchChains:
     _steps: StepWriter
 
     def append_step(
-        self,
-        branch_id: int,
-        step: Step,
-        seconds: float | None = None,
-        peak_bytes: int | None = None,
-        packed: PackedLogits | None = None,
+        self, branch_id: int, step: Step, seconds: float | None = None, peak_bytes: int | None = None
     ) -> None:
         """Store the next step of a branch with its candidates, and its logits if it has them; durable on return."""
-        self._steps.append(branch_id, step, seconds, peak_bytes, packed)
+        self._steps.append(branch_id, step, seconds, peak_bytes)
 
     def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
         """Return the chain of a branch from a step on, its ancestors' part first, with candidates, without logits."""

@@ -1,8 +1,7 @@
 """What the rows of each account take in the store: measured when somebody asks.
 
 Whatever is made in a project has one row that all else of it hangs on: a session has branches, steps and a log, a
-prompt set has rows. That row says whose it is. Matrices of packed logits, one a model, are counted to nobody; an
-outcome that several evaluations name is counted to each of them.
+prompt set has rows. That row says whose it is. An outcome that several evaluations name is counted to each of them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from db.accounts import tokens
 from db.audits import branches, sessions
 from db.evaluations import sweep_contents
 from db.jobs import UNFINISHED, jobs
-from db.logit_bases import sweep_bases
 from db.projects import projects
 from db.schema import every_table, roots
 from db.scope import DEFAULT, PROJECT, in_every_project
@@ -92,7 +91,6 @@ class ProjectContents(Store):
                 connection.execute(bound.values(revoked_at=utc_now()))
                 connection.execute(delete(projects).where(projects.c.id == project_id))
             sweep_contents(self._database)
-            sweep_bases(self._database)
 
     def left(self) -> Sequence[Tombstone]:
         """Return what verdict logs of projects that are gone have left, in the order of deletion."""

@@ -53,7 +53,7 @@ PROJECT, ACCOUNT = "project_id", "account_id"
 
 SHARED = frozenset((
     "account_attempts", "account_sign_ins", "account_tokens", "accounts", "audit_trail", "evaluation_contents",
-    "logit_bases", "project_members", "projects",
+    "project_members", "projects",
 ))  # fmt: skip
 """Tables whose rows belong to no project: who is a member of what, and contents that are asked for by their digest."""
 

@@ -29,7 +29,6 @@ from db.audits import (
 from db.chains import BranchChains, StepWriter, chain_length
 from db.database import Database
 from db.library import active_length, names_it
-from db.logit_bases import sweep_bases
 from db.tables import Repository, add_row, change_row, field_values, fields_in, find
 from db.types import ConflictError, JsonObject, utc_now
 
@@ -64,10 +63,8 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
             return session_record(connection, key)
 
     def delete(self, key: int, /) -> None:
-        """Delete a session with its branches, steps and verdicts, and matrices that no other one is read with."""
-        with self.together():
-            super().delete(key)
-            sweep_bases(self._database)
+        """Delete a session with its branches, steps and verdicts."""
+        super().delete(key)
 
     def list(self, search: str | None = None, limit: int = 100, offset: int = 0) -> list[SessionSummary]:
         """Return sessions, last changed first; ``search`` asks for a text in name, prompt or model, in any case."""

@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 from app.shared.audits import settings_from_json
 from app.shared.computations import computation_json
 from app.shared.errors import ServiceError
-from app.shared.kept_logits import packed_logits
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
@@ -26,11 +25,9 @@ from coft_core.decode.cost import StepCost, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
 from coft_core.decode.plan import Plan
 from coft_core.fingerprint import same_digests
-from coft_core.logit_basis import basis_of
 from coft_core.model.compiled import StepPath, path_of
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
-from db.logit_bases import PackedLogits
 from db.sessions import SessionsRepository
 from db.types import CalibrationDeletedError, ConflictError
 
@@ -100,8 +97,7 @@ class LiveBranches:
 
     def keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
         """Store a rollout's newest step on its branch, with what it took, and how the chain ended if it has."""
-        step = rollout.steps[-1]
-        self._append(branch, step, cost, packed_logits(rollout.plan.model, step))
+        self._append(branch, rollout.steps[-1], cost)
         rollout.release_logits()
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
@@ -118,25 +114,17 @@ class LiveBranches:
 
     def take(self, branch: BranchRecord, chain: WrittenChain) -> None:
         """Store what was written elsewhere, step by step as :meth:`keep` does, and how it was computed."""
-        name = self._sessions.get(branch.session_id).model
         for written in chain.steps:
-            packed = None if written.packed is None else PackedLogits(*written.packed, partial(self._basis, name))
-            self._append(branch, written.step, written.cost, packed)
+            self._append(branch, written.step, written.cost)
             if written.computed is not None:
                 self._sessions.add_computation(branch.session_id, written.computed)
         if chain.finished:
             self._sessions.set_finished(branch.id, chain.finished)
 
-    def _basis(self, name: str) -> bytes:
-        """The matrix of a model's last layer, which reads what a worker packed with it."""
-        basis = basis_of(self._host.get(name))
-        assert basis is not None  # a worker has the same weights
-        return basis.to_bytes()
-
-    def _append(self, branch: BranchRecord, step: Step, cost: StepCost | None, packed: PackedLogits | None) -> None:
+    def _append(self, branch: BranchRecord, step: Step, cost: StepCost | None) -> None:
         seconds, peak_bytes = (None, None) if cost is None else (cost.seconds, cost.peak_bytes)
         try:
-            self._sessions.append_step(branch.id, step, seconds, peak_bytes, packed)
+            self._sessions.append_step(branch.id, step, seconds, peak_bytes)
         except CalibrationDeletedError:
             raise
         except ConflictError as error:

@@ -15,7 +15,6 @@ from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit, settings_from_json
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.kept_logits import KeptLogits
 from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
@@ -29,7 +28,7 @@ from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
 from coft_core.policies.fusion import check_lambda
-from coft_core.stored_logits import StoredLogits
+from coft_core.stored_logits import StoredLogits, holds_all
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
 from db.calibrations import CalibrationRecord
@@ -44,10 +43,9 @@ STEP_BYTES, CANDIDATE_BYTES = 2_000, 400
 class StoredChains:
     """Reads chains with their logits from the store; what is known of a chain already is not read again."""
 
-    def __init__(self, sessions: SessionsRepository, logits: KeptLogits, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, sessions: SessionsRepository, kept_bytes: int = KEPT_BYTES) -> None:
         """Read from a store; so many bytes of chains are kept decoded."""
         self._sessions = sessions
-        self._logits = logits
         self._kept: ProjectCache[int, tuple[Step, ...]] = ProjectCache(kept_bytes, getsizeof=_size)
         self._lock = Lock()
 
@@ -57,9 +55,11 @@ class StoredChains:
             known = self._kept.get(branch.id, ())
         # Steps are only ever added, so that what is known stays true.
         added = self._sessions.chain(branch.id, len(known))
-        kept = self._logits.of(branch.id, len(known)) if added else {}
+        kept = self._sessions.logits(branch.id, len(known)) if added else {}
         known += tuple(
-            replace(step, logits=StoredLogits.from_bytes(kept[step.index])) if step.index in kept else step
+            replace(step, logits=StoredLogits.from_bytes(data))
+            if (data := kept.get(step.index)) and holds_all(data)
+            else step
             for step in added
         )
         # A chain that by itself is larger than the cache is read again each time.
@@ -105,14 +105,13 @@ class RereadService:
     def __init__(
         self,
         sessions: SessionsRepository,
-        logits: KeptLogits,
         thresholds: Thresholds,
         store: CalibrationStore,
         audits: AuditService,
         host: ModelHost,
     ) -> None:
         self._sessions = sessions
-        self._chains = StoredChains(sessions, logits)
+        self._chains = StoredChains(sessions)
         self._thresholds = thresholds
         self._store = store
         self._audits = audits

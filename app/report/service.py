@@ -35,12 +35,12 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.fingerprints import detector_parts
 from app.shared.formal_reports import AuditedBatch, Statement
-from app.shared.kept_logits import KeptLogits
 from app.shared.planning import stored_list
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
+from coft_core.stored_logits import holds_all
 from db.audits import SessionRecord
 from db.calibrations import CalibrationRecord, CalibrationsRepository
 from db.imports import ImportsRepository
@@ -77,7 +77,6 @@ class ReportService:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._sessions = services[SessionsRepository]
-        self._logits = services[KeptLogits]
         self._imports = services[ImportsRepository]
         self._verdicts = services[VerdictService]
         self._views = services[AuditViews]
@@ -170,7 +169,8 @@ class ReportService:
         if logits := [
             (branch.id, index, kept)
             for branch in data.branches
-            for index, kept in sorted(self._logits.of(branch.id, branch.fork_step or 0).items())
+            for index, kept in sorted(self._sessions.logits(branch.id, branch.fork_step or 0).items())
+            if holds_all(kept)
         ]:
             further[LOGITS_FILE] = logits_file(logits)
         if with_prompts:

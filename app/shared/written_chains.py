@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from app.shared.computations import computation_json
-from app.shared.kept_logits import packed_logits
 from app.shared.model_host import ModelHost
 from coft_core.decode.cost import StepCost, measured
 from coft_core.decode.loop import Rollout
@@ -22,7 +21,6 @@ class WrittenStep:
 
     step: Step
     cost: StepCost
-    packed: tuple[bytes, str] | None
     computed: JsonObject | None
 
 
@@ -44,9 +42,7 @@ def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -
                 with attempt, measured(rollout, host.memory.peaks) as cost:
                     step = rollout.step()
             now = computation_json(rollout)
-            packed = packed_logits(plan.model, step)
-            kept = None if packed is None else (packed.data, packed.digest)
-            written.append(WrittenStep(step, cost(), kept, None if now == computed else now))
+            written.append(WrittenStep(step, cost(), None if now == computed else now))
             computed = now
             rollout.release_logits()
         return WrittenChain(tuple(written), rollout.finished)

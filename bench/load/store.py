@@ -41,7 +41,6 @@ _PARTS = {
     "branches": ("id", "session_id", "parent_id"),
     "steps": ("id", "branch_id"),
     "candidates": ("step_id",),
-    "session_logit_bases": ("session_id",),
 }
 """Tables of a session, parents first, and their columns that hold numbers of rows."""
 
@@ -112,7 +111,6 @@ def _copy(connection: sqlite3.Connection, table: str, keys: tuple[str, ...], shi
         "audit_sessions": "id <= :left",
         "branches": "session_id <= :left",
         "session_spans": "session_id <= :left",
-        "session_logit_bases": "session_id <= :left",
         "steps": "branch_id IN (SELECT id FROM branches WHERE session_id <= :left)",
         "candidates": "step_id IN (SELECT id FROM steps WHERE branch_id IN "
         "(SELECT id FROM branches WHERE session_id <= :left))",

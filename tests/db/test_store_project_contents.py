@@ -8,7 +8,6 @@ from sqlalchemy import func, select
 from db.accounts import AccountsRepository, TokensRepository
 from db.evaluations import contents
 from db.jobs import JobsRepository
-from db.logit_bases import logit_bases
 from db.project_contents import ProjectContents
 from db.projects import ProjectsRepository, members
 from db.schema import roots
@@ -50,7 +49,7 @@ def test_a_project_goes_whole_or_not_at_all_and_the_other_one_keeps_every_row(da
     before, kept = rows(database, DEFAULT), rows(database, other.id)
     # Nothing goes where one statement of its deletion fails.
     with monkeypatch.context() as patch:
-        patch.setattr("db.project_contents.sweep_bases", full)
+        patch.setattr("db.project_contents.sweep_contents", full)
         with pytest.raises(ConflictError):
             contents_of.delete(other.id)
     assert rows(database, other.id) == kept
@@ -61,9 +60,8 @@ def test_a_project_goes_whole_or_not_at_all_and_the_other_one_keeps_every_row(da
     # The embedded calibration only is everybody's; the test's own is not.
     assert {name for name, number in left.items() if number} == {"verdict_tombstones"}
     with in_every_project(), database.reading() as connection:
-        # Outcomes that the first project names as well stay, and the matrix of its session; the other's matrix goes.
+        # Outcomes that the first project names as well stay.
         assert connection.scalar(select(func.count()).select_from(contents)) == 2
-        assert connection.scalar(select(func.count()).select_from(logit_bases)) == 1
     with pytest.raises(NotFoundError):
         ProjectsRepository(database).get(other.id)
     # A request that was under way adds nothing to it.

@@ -19,7 +19,6 @@ from db.database import Database
 from db.evaluations import EvaluationCalibrationRecord, EvaluationItemRecord, EvaluationsRepository
 from db.jobs import JobsRepository, LedgersRepository
 from db.library import LibraryRepository, SessionFilter
-from db.logit_bases import logit_bases, session_logit_bases
 from db.projects import ProjectsRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.schema import every_table
@@ -70,8 +69,6 @@ def fill(database: Database) -> int:
         told = {"source_file": "a.zip", "bundle_digest": "d", "signers": (), "program": "1", "bundle": b"b"}
         told |= {"session_id": session.id, "source_session_id": 1, "imported_at": utc_now()}
         connection.execute(insert(imported_sessions).values(**told))
-        connection.execute(insert(logit_bases).values(digest=f"basis {session.id}", data=b"b", created_at=utc_now()))
-        connection.execute(insert(session_logit_bases).values(session_id=session.id, digest=f"basis {session.id}"))
     return session.id
 
 
@@ -147,16 +144,6 @@ def test_no_row_of_any_table_is_seen_changed_or_deleted_from_another_project(ful
                 assert connection.execute(delete(table)).rowcount == 0, table.name
         with in_every_project(), database.reading() as connection:
             assert connection.scalar(count) >= 1, table.name
-
-
-def test_a_matrix_that_a_session_of_another_project_is_read_with_stays(full):
-    database, session = full
-    repository = SessionsRepository(database)
-    for project, left in ((OTHER, 1), (FIRST, 0)):
-        with in_project(project):
-            repository.delete(session if project == FIRST else repository.create(new_session()).id)
-        with in_every_project(), database.reading() as connection:
-            assert connection.scalar(select(func.count()).select_from(logit_bases)) == left
 
 
 def test_what_is_made_in_a_project_belongs_to_it_and_cannot_name_what_is_not_seen(full):

@@ -13,13 +13,11 @@ from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.kept_logits import KeptLogits
 from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
 from coft_core.policies.coft import CoftPolicy
 from coft_core.types import Span
 from db.database import Database
-from db.logit_bases import LogitBases
 from db.sessions import SessionsRepository
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -231,7 +229,6 @@ def test_decoded_chains_are_read_from_the_store_once_as_far_as_they_are_not_too_
     with Database(wired.settings.database_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.branch(session.branch_id)
-        logits = KeptLogits(sessions, LogitBases(database))
         asked: list[int] = []
         plain = sessions.chain
 
@@ -242,6 +239,6 @@ def test_decoded_chains_are_read_from_the_store_once_as_far_as_they_are_not_too_
 
         monkeypatch.setattr(sessions, "chain", counted)
         for kept_bytes, again in ((KEPT_BYTES, 0), (9, len(session.steps))):
-            chains = StoredChains(sessions, logits, kept_bytes)
+            chains = StoredChains(sessions, kept_bytes)
             assert chains.of(branch) == chains.of(branch)
             assert asked[-2:] == [len(session.steps), again]

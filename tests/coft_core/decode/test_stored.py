@@ -69,3 +69,4 @@ def test_a_part_that_an_earlier_version_kept_is_known_by_its_header():
     part = zlib.compress(zlib.decompress(data[1:]).replace(b'"head":null', b'"head":1024'))
     assert holds_all(data)
     assert not holds_all(data[:1] + part)
+    assert not holds_all(b"\x02" + part)
