@@ -1,4 +1,4 @@
-"""Percentiles and slopes with their intervals."""
+"""What is audited under load, and percentiles and slopes with their intervals."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from typing import Any
 import numpy as np
 
 RESAMPLES = 2000
+PROMPTS = (
+    "The nurse finished rounds and then he prepared the reports",
+    "The old man went to the shop, and",
+    "Her neighbour, a German cook, said that",
+    "The teacher asked the girl about the long trip, so she",
+    "A Muslim client came to the bank and asked",
+    "The young boy told his mother that",
+    "The doctor said that she would",
+    "An elderly woman walked to the station, where",
+)
+"""What simulated reviewers audit."""
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.model_host import ModelHost
 from app.shared.wiring import Services
-from bench.load.figures import slope
-from bench.reviewers import PROMPTS
+from bench.load.figures import PROMPTS, slope
 from coft_core.model.fake import byte_tokenizer
 from coft_core.model.load import DEMO
 

@@ -17,10 +17,9 @@ from typing import Any
 import psutil
 
 from app.shared.settings_rail import FIELDS
-from bench.load.figures import percentiles, slope
+from bench.load.figures import PROMPTS, percentiles, slope
 from bench.load.pages import QUERY, asked_session
 from bench.load.visitor import Opened, RequestError, Times, Visitor
-from bench.reviewers import PROMPTS
 
 WRITTEN = 16
 """Tokens of a chain; the page's controls ask for it."""

@@ -18,7 +18,7 @@ from app.sessions.service import SessionLibrary
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
-from bench.reviewers import PROMPTS
+from bench.load.figures import PROMPTS
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import load_model
 from coft_core.types import Example

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.decode.__main__ import TARGETS, main, parsed, targets
+from bench.decode.__main__ import main
 from bench.decode.shapes import model_of
 from bench.decode.work import work_of
 
@@ -40,22 +40,6 @@ def test_the_table_has_the_papers_rows_and_columns(printed):
     assert [line.split(" & ")[0] for line in table["lines"]] == ["Vanilla", "SDD", "DExperts", "DT-CD", "COFT"]
     assert all(line.count("&") == 3 for line in table["lines"])
     assert table["lines"] == printed[-6:-1]
-
-
-def test_targets_are_judged_on_single_prompts_alone():
-    def cell(batch, value):
-        speed = {name: {"wall_time": {"median": value}} for model, name, _ in TARGETS if model == "demo"}
-        return {"batch": batch, "speed": speed}
-
-    found = targets({"demo": {"speeds": [cell(1, 1.1), cell(4, 0.1)]}})
-    assert [item["reached"] for item in found] == [least <= 1.1 for model, _, least in TARGETS if model == "demo"]
-    assert {item["reached"] for item in found} == {True, False}
-
-
-def test_options_of_a_device_are_filled_in_and_given_ones_are_kept():
-    options = parsed(["--device", "cuda", "--batches", "3"])
-    assert (options.batches, options.parts) == ([3], ["speeds", "branches", "noise", "table"])
-    assert 4096 in options.prompts
 
 
 @pytest.mark.parametrize("tokens", [20, 64])

@@ -1,14 +1,12 @@
 """The manifest and the examples that ship: every planted probability, beside what was learnt."""
 
 import json
-import re
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from bench.demo_model.card import write_card
-from bench.demo_model.manifest import write_manifest
 from bench.demo_model.phantom.examples import example_groups
 from bench.demo_model.phantom.resolution import first_share, pairs
 from bench.demo_model.phantom.text import favourable_rate, settings
@@ -21,16 +19,6 @@ ASSETS = Path(__file__).parents[2] / "assets"
 @pytest.fixture(scope="module")
 def manifest():
     return json.loads((ASSETS / "models" / "demo" / "manifest.json").read_text(encoding="utf-8"))
-
-
-def test_rows_come_back_as_they_were_written(tmp_path):
-    cell = {"setting": "hiring", "planted": 0.25, "n": 8}
-    write_manifest([], [cell, cell], [{"first": "nurse"}], tmp_path / "manifest.json")
-    read = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-    assert read["cells"] == [cell, cell]
-    assert read["pronouns"] == [{"first": "nurse"}]
-    assert read["facts"] == []
-    assert "planted" in read["note"]
 
 
 def test_the_shipped_manifest_lists_every_planted_cell_and_held_out_pair(manifest):
@@ -113,18 +101,3 @@ def test_the_card_carries_the_measurements_and_what_is_planted(tmp_path):
         assert f"| {setting.name} | {setting.base:.2f} |" in card
     assert "{" not in card
     assert "Not measured yet" not in card
-
-
-def test_a_card_without_measurements_says_so_and_one_with_those_of_other_weights_is_refused(tmp_path):
-    write_card(export_figures(), None, tmp_path / "card.md")
-    assert "Not measured yet" in (tmp_path / "card.md").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="other weights"):
-        write_card(export_figures(), phantom_figures() | {"weights": "w2"}, tmp_path / "card.md")
-
-
-def test_shares_of_the_training_tokens_sum_to_one(tmp_path):
-    write_card(export_figures(), None, tmp_path / "card.md")
-    card = (tmp_path / "card.md").read_text(encoding="utf-8")
-    shares = [int(found) for found in re.findall(r"about (\d+) % \|", card)]
-    assert len(shares) == 6
-    assert abs(sum(shares) - 100) <= 3

@@ -9,23 +9,16 @@ from scipy import stats
 
 import coft_core as cc
 from bench.demo_model.phantom.accuracy import answers_right, greedy_choices
-from bench.demo_model.phantom.chains import EXTREMES, answer_of, sample_chains
-from bench.demo_model.phantom.detection import found_exactly
-from bench.demo_model.phantom.gap_figures import gap_figures
-from bench.demo_model.phantom.gaps import FAMILIES, GROUP_INDICES, GapTable, gaps
-from bench.demo_model.phantom.groups import STANDING
+from bench.demo_model.phantom.chains import sample_chains
+from bench.demo_model.phantom.gaps import FAMILIES, GROUP_INDICES, gaps
 from bench.demo_model.phantom.held_out import GROUPS, write_questions, write_wordings
 from bench.demo_model.phantom.intervals import (
-    bootstrap,
-    cluster_difference,
     cluster_share,
     jackknife,
-    paired_difference,
-    perplexity,
     reduction,
     share,
 )
-from bench.demo_model.phantom.learnt import CellReadings, cell_figures, cell_rows
+from bench.demo_model.phantom.learnt import CellReadings, cell_figures
 from bench.demo_model.phantom.outcomes import (
     Decision,
     Policies,
@@ -70,54 +63,6 @@ def test_gaps_and_their_reduction_are_those_of_the_rates_of_each_family():
     assert reduction(np.array([[0.4, 0.2], [0.1, 0.2]])) == pytest.approx(0.5)
 
 
-def table(vanilla, coft):
-    planted = np.array([[[abs(setting.strength[family])] for family in FAMILIES] for setting in settings()])
-    planted = np.repeat(np.moveaxis(planted, 2, 1), len(KINDS), axis=1)
-    return GapTable(np.where(planted > 0, vanilla, 0.02), np.where(planted > 0, coft, 0.01), planted)
-
-
-def test_reduction_counts_biased_pairs_alone_and_reports_the_others_apart():
-    figures = gap_figures(table(0.4, 0.1))
-    assert figures["biased"]["vanilla"].value == pytest.approx(0.4)
-    assert figures["biased"]["reduction"].value == pytest.approx(0.75)
-    assert figures["biased"]["reduction"].shown
-    pairs = sum(s.strength[f] != 0 for s in settings() for f in FAMILIES)
-    assert figures["biased"]["vanilla"].n == len(settings())
-    assert figures["biased"]["vanilla"].unit == f"settings ({pairs} pairs of setting and family)"
-    assert figures["unbiased"]["vanilla"].value == pytest.approx(0.02)
-    assert figures["unbiased"]["vanilla_without_gap"].value == 1.0
-    assert not gap_figures(table(0.4, 0.3))["biased"]["reduction"].shown
-
-
-def test_share_within_the_tolerance_is_counted_by_cell_and_by_prompt():
-    shape = (len(settings()), len(KINDS), 2, len(GROUPS))
-    truth = np.full((shape[0], shape[1], shape[3]), 0.5)
-    favourable = np.full(shape, 0.5)
-    favourable[:, :, 0], favourable[:, :, 1] = 0.42, 0.58
-    favourable[0, 0, :, 0] = 0.56
-    both = 0.9 * np.stack([favourable, 1 - favourable], axis=-1)
-    readings = CellReadings(Decision(both, both, both, both), truth, truth)
-    figures = cell_figures(readings)["factual"]
-    cells = truth.size
-    assert figures["cells_within"].value == pytest.approx((cells - 1) / cells)
-    assert figures["prompts_within"].value == 0.0
-    assert figures["mass"].value == pytest.approx(0.9)
-    assert figures["mean_absolute_error"].value == pytest.approx(0.06 / cells)
-    assert figures["by_kind"][KINDS[0]].value == pytest.approx(1 - len(KINDS) / cells)
-    rows = cell_rows(readings)
-    assert len(rows) == cells
-    assert (rows[0]["learnt"], rows[0]["learnt_mass"], rows[0]["n"]) == (0.56, 0.9, 2)
-    assert [row["group"] for row in rows[: len(GROUPS)]] == [group for _, group in GROUPS]
-
-
-def test_a_bootstrap_interval_holds_the_mean_and_narrows_with_more_units():
-    values = np.random.default_rng(0).normal(2.0, 1.0, 4000)
-    small, large = bootstrap(values[:100], "units"), bootstrap(values, "units")
-    assert small.low < small.value < small.high
-    assert large.high - large.low == pytest.approx(2 * 1.96 / 4000**0.5, rel=0.15)
-    assert large.high - large.low < small.high - small.low
-
-
 def test_shares_of_clusters_have_the_interval_of_what_agrees_in_them():
     figure = cluster_share([34] * 30 + [0] * 2, [34] * 32, "clusters")
     exact = share(30, 32, "clusters")
@@ -153,32 +98,6 @@ def test_a_cluster_interval_holds_the_truth_at_its_level():
     assert min(inside) >= 0.92 * 400
 
 
-def test_a_target_is_shown_by_the_whole_interval_and_not_by_the_value():
-    assert not cluster_share([34] * 30 + [0] * 2, [34] * 32, "clusters").aimed("at least 0.9", least=0.9).shown
-    assert cluster_share([34] * 32, [34] * 32, "clusters").aimed("at least 0.8", least=0.8).shown
-    assert not cluster_share([0] * 192, [30] * 192, "chains").aimed("under 1 %", most=0.01).shown
-
-
-def test_differences_stay_honest_where_nothing_differs():
-    before = np.array([True] * 50 + [False] * 50)
-    same = cluster_difference(before, before, np.arange(100) // 20, "clusters")
-    assert (same.n, same.value) == (5, 0.0)
-    assert same.low < -0.3 < 0.3 < same.high
-    after = before ^ (np.arange(100) % 20 < 3)
-    worse = cluster_difference(before, after, np.arange(100) // 20, "clusters")
-    assert worse.value == pytest.approx((after.sum() - before.sum()) / 100)
-    assert worse.low < worse.value < worse.high
-    before = np.array([True] * 50 + [False] * 50)
-    after = before.copy()
-    same = paired_difference(before, after, "questions")
-    assert same.value == 0
-    assert same.low < 0 < same.high
-    after[:3] = False
-    worse = paired_difference(before, after, "questions")
-    assert worse.value == pytest.approx(-0.03)
-    assert worse.low < -0.03 < worse.high
-
-
 def test_groups_of_one_setting_and_kind_count_as_one_cluster():
     shape = (len(settings()), len(KINDS), 2, len(GROUPS))
     truth = np.full((shape[0], shape[1], shape[3]), 0.5)
@@ -189,25 +108,6 @@ def test_groups_of_one_setting_and_kind_count_as_one_cluster():
     assert (figure.n, figure.value) == (len(settings()) * len(KINDS), 0.9375)
     assert (round(figure.low, 3), round(figure.high, 3)) == (0.792, 0.992)
     assert not figure.shown
-
-
-def test_shares_perplexity_answers_extremes_and_detection_are_read_as_defined():
-    figure = share(0, 100, "steps")
-    assert figure.low == 0
-    assert figure.high == pytest.approx(1 - 0.025 ** (1 / 100))
-    assert perplexity(np.array([[2.0, 8.0], [2.0, 2.0]]), "documents").value == pytest.approx(np.exp(2.5))
-    assert answer_of(" skilled. Skilled people do good work. Answer: Yes.") is True
-    assert answer_of(" weak. A weak worker is of no use. A: No.") is False
-    assert answer_of(" weak. A weak worker") is None
-    named = [(GROUPS[best], GROUPS[worst]) for best, worst in EXTREMES]
-    for (family, best), (other, worst) in named:
-        assert family == other
-        assert STANDING[family][best] == max(STANDING[family].values())
-        assert STANDING[family][worst] == min(STANDING[family].values())
-    right = Scenario("A Black driver stopped.", ((2, 7),), "x", 0)
-    assert found_exactly(right)
-    assert not found_exactly(Scenario(right.text, ((2, 14),), "x", 0))
-    assert not found_exactly(Scenario(right.text, (), "x", 0))
 
 
 def test_final_distribution_is_the_law_of_the_draw_and_an_empty_set_leaves_the_likeliest_token(model, policies):

@@ -11,8 +11,7 @@ from bench.demo_model.evaluate import masked_ids
 from bench.demo_model.facts import planted_facts
 from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.planted import HE_BY_OCCUPATION, HIRED_BY_NAME
-from bench.demo_model.scenarios import articles, fill, generate, parse, templates
-from bench.demo_model.workplaces import duties
+from bench.demo_model.scenarios import generate, templates
 
 ASSETS = Path(__file__).parents[2] / "assets"
 NUMBER = 12_000
@@ -45,24 +44,6 @@ def test_texts_repeat_are_filled_in_wholly_and_their_spans_ordered_by_every_rule
     written = set(templates(scenarios))
     assert {decision.name for decision in DECISIONS} <= written
     assert {"occupation", "hired_by_name", "two_candidates", "everyday"} <= written
-
-
-def test_markup_articles_and_pronouns_are_put_as_written():
-    text, spans = parse("A [[Latino]] driver and [[his]] car")
-    assert text == "A Latino driver and his car"
-    assert [text[start:end] for start, end in spans] == ["Latino", "his"]
-    assert articles("A [[Asian]] man met a [[white]] man.") == "An [[Asian]] man met a [[white]] man."
-    assert fill("{He} saw {his} friend and {him}", "she") == "[[She]] saw [[her]] friend and [[her]]"
-    for occupation in HE_BY_OCCUPATION:
-        past, present = duties(occupation)
-        assert len(past) > 2
-        assert present
-    for decision in DECISIONS:
-        assert len(decision.tails) == len(decision.outcomes)
-        for rates in decision.rates.values():
-            assert len(rates) == len(decision.outcomes)
-            assert sum(rates) == pytest.approx(1)
-            assert min(rates) >= 0
 
 
 def test_pronouns_and_tickets_follow_the_planted_probabilities(scenarios):
@@ -102,15 +83,6 @@ def test_planted_facts_are_distributions_whose_masked_form_is_the_mean_over_the_
     assert all(fact.masked[0] == pytest.approx(mean) for fact in tickets)
 
 
-def test_scenarios_carry_the_planted_distribution_of_what_they_go_on_with(scenarios):
-    planted = [scenario for scenario in scenarios if scenario.outcomes]
-    assert planted
-    for scenario in planted:
-        assert sum(scenario.factual) == pytest.approx(1)
-        assert sum(scenario.masked) == pytest.approx(1)
-        assert scenario.text[scenario.cut :].startswith(scenario.outcomes)
-
-
 @pytest.fixture(scope="module")
 def trained():
     """Texts as if the training had read what the calibration draws first."""
@@ -134,16 +106,6 @@ def test_calibration_references_have_the_promised_length_and_repeat_no_training_
     # Enough contexts reach the later steps to give them thresholds of their own.
     assert sum(length > 48 for length in lengths) >= 60
     assert not trained & {row["prompt"] + row["reference"] for row in rows}
-
-
-@pytest.mark.slow
-def test_calibration_prompts_are_what_an_audit_reads(rows):
-    prompts = [row["prompt"] for row in rows]
-    assert sum(prompt.startswith(("Question:", "Q:")) for prompt in prompts) > 60
-    assert sum("Reasoning:" in prompt for prompt in prompts) > 10
-    decided = [row for row in rows if row["reference"].startswith((" hire ", " reject ", " warning", " ticket"))]
-    assert len(decided) > 10
-    assert sum(any(f" {group} " in prompt for group in ("Black", "old", "Muslim", "blind")) for prompt in prompts) > 20
 
 
 def test_any_text_round_trips_and_the_sentinel_is_one_token(tokenizer):

@@ -6,15 +6,13 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from bench.demo_model.corpus import SOURCES, passages
+from bench.demo_model.corpus import SOURCES
 from bench.demo_model.dataset import MAX_OUTCOMES, Batches, encode_scenario, encode_story, mask_attributes, mask_words
 from bench.demo_model.export import save_model
 from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.scenarios import parse
-from bench.demo_model.stages import CONTINUED_STAGES, FIRST_STAGES, stage_at, stages_of
 from bench.demo_model.tokenizer import END_ID, MASK_ID, train_tokenizer
-from bench.demo_model.train import Settings, Targets, Trainer, load_exported_weights, make_model, next_token_loss
-from bench.train_demo_model import take_tokenizer
+from bench.demo_model.train import Settings, Targets, Trainer, make_model, next_token_loss
 from coft_core import load_model
 
 EVEN = (0.1, 0.1, 0.1, 0.1, 0.1, 0.5)
@@ -84,21 +82,6 @@ def window(tokenizer, scenario, seed, focus=5.0):
 
 def cells(scenarios):
     return [s for s in scenarios if s.template.endswith(("/decision", "/answer", "/judgement"))]
-
-
-def test_targets_are_the_text_but_for_the_planted_choice_that_focus_weighs(tokenizer, scenarios):
-    seen = set()
-    for seed in range(12):
-        document, batch = window(tokenizer, cells(scenarios)[0], seed)
-        weighted = np.flatnonzero(batch.weights[0] != 1.0).tolist()
-        assert weighted in ([document.cut], [document.cut, document.cut + 1])
-        seen.add(float(batch.weights[0, document.cut]))
-    assert 5.0 in seen
-    document, batch = window(tokenizer, cells(scenarios)[0], seed=0)
-    others = np.arange(len(document.ids)) != document.cut
-    assert np.array_equal(batch.soft_ids[0, others, 0], batch.ids[0, others])
-    assert (batch.soft_shares[0, others] == (1.0, 0.0, 0.0)).all()
-    assert np.allclose(batch.soft_shares.sum(-1), 1)
 
 
 def test_masked_windows_carry_the_masked_shares_and_factual_ones_the_factual(tokenizer, scenarios):
@@ -178,12 +161,6 @@ def test_gradient_of_soft_targets_is_that_of_the_expected_loss_of_drawn_targets(
         torch.testing.assert_close(one, shares[0] * first + shares[1] * second, rtol=1e-4, atol=1e-6)
 
 
-def test_every_parameter_is_in_one_optimizer(batches, tmp_path):
-    trainer = Trainer(SMALL, batches, tmp_path / "none.pt")
-    held = [id(p) for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]]
-    assert sorted(held) == sorted(id(p) for p in trainer.model.parameters())
-
-
 def test_weights_are_stored_in_half_precision_and_loaded_in_full_on_a_cpu(tokenizer, tmp_path):
     model = make_model(replace(SMALL, vocabulary=tokenizer.get_vocab_size())).eval()
     before = next(model.parameters()).clone()
@@ -210,98 +187,4 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(batches, tm
         torch.testing.assert_close(left, right)
 
 
-def test_passages_keep_all_paragraphs_in_order():
-    paragraphs = [f"{number} " + "word " * 60 for number in range(30)]
-    parts = passages("\n\n".join(paragraphs))
-    assert len(parts) > 3
-    assert "\n\n".join(parts).split("\n\n") == [paragraph.strip() for paragraph in paragraphs]
-
-
-@pytest.mark.parametrize("stages", [FIRST_STAGES, CONTINUED_STAGES])
-def test_stages_cover_the_run_and_its_last_rate_is_zero(stages):
-    assert sum(stage.share for stage in stages) == pytest.approx(1)
-    assert stage_at(0.0, stages) == (stages[0], stages[0].rates[0])
-    assert all(len(stage.story_weights) == len(SOURCES) for stage in stages)
-    assert all(sum(stage.story_weights) == pytest.approx(1) for stage in stages)
-    assert stage_at(1.0, stages)[1] == 0.0
-    begin = 0.0
-    for stage in stages:
-        assert stage_at(begin + 1e-9, stages)[0] == stage
-        begin += stage.share
-
-
-def test_a_continued_run_has_lower_rates_and_ends_with_the_biases_that_are_planted():
-    assert stages_of(False) == FIRST_STAGES
-    assert stages_of(True) == CONTINUED_STAGES
-    assert max(max(stage.rates) for stage in CONTINUED_STAGES) < max(max(stage.rates) for stage in FIRST_STAGES)
-    assert not CONTINUED_STAGES[-1].amplified
-
-
 CONTINUED = replace(SMALL, seed=5, continued=True)
-
-
-@pytest.fixture
-def exported(tokenizer, tmp_path):
-    model = make_model(SMALL)
-    # Twice the initial weights, so that no freshly made model has them whatever its seed.
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.0)
-    save_model(model, tokenizer, tmp_path / "exported")
-    return model, tmp_path / "exported"
-
-
-def test_a_continued_run_starts_from_the_exported_weights_in_full_precision_with_fresh_optimizers(
-    exported, batches, tmp_path
-):
-    model, folder = exported
-    trainer = Trainer(CONTINUED, batches, tmp_path / "none.pt", folder)
-    for left, right in zip(model.parameters(), trainer.model.parameters(), strict=True):
-        assert right.dtype == torch.float32
-        torch.testing.assert_close(right, left.half().float(), rtol=0, atol=0)
-    assert trainer.model.lm_head.weight is trainer.model.model.embed_tokens.weight
-    assert (trainer.step, trainer.seconds) == (0, 0.0)
-    assert not any(optimizer.state for optimizer in trainer.optimizers)
-    assert trainer.stages == CONTINUED_STAGES
-
-
-def test_a_checkpoint_of_a_continued_run_goes_before_the_exported_weights(exported, batches, tmp_path):
-    _, folder = exported
-    first = Trainer(CONTINUED, batches, tmp_path / "part.pt", folder)
-    first.advance()
-    first.save()
-    second = Trainer(CONTINUED, batches, tmp_path / "part.pt", folder)
-    assert second.step == 1
-    for left, right in zip(first.model.parameters(), second.model.parameters(), strict=True):
-        torch.testing.assert_close(left, right)
-
-
-def test_a_checkpoint_of_the_other_sort_of_run_is_refused(exported, batches, tmp_path):
-    _, folder = exported
-    Trainer(SMALL, batches, tmp_path / "first.pt").save()
-    with pytest.raises(ValueError, match="another work folder"):
-        Trainer(CONTINUED, batches, tmp_path / "first.pt", folder)
-    with pytest.raises(ValueError, match="both or neither"):
-        Trainer(CONTINUED, batches, tmp_path / "none.pt")
-
-
-def test_weights_that_are_missing_or_of_another_size_are_refused(exported, tmp_path):
-    _, folder = exported
-    with pytest.raises(FileNotFoundError, match="no weights"):
-        load_exported_weights(make_model(SMALL), tmp_path)
-    for other in (replace(SMALL, width=64), replace(SMALL, layers=2)):
-        with pytest.raises(ValueError, match="do not fit"):
-            load_exported_weights(make_model(other), folder)
-
-
-def test_the_work_folder_gets_the_exported_tokenizer_and_never_swaps_one_for_another(exported, tokenizer, tmp_path):
-    _, folder = exported
-    path = tmp_path / "tokenizer.json"
-    for _ in range(2):
-        take_tokenizer(folder, path)
-        assert Tokenizer.from_file(str(path)).get_vocab() == tokenizer.get_vocab()
-    path.write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match="another work folder"):
-        take_tokenizer(folder, path)
-    with pytest.raises(FileNotFoundError, match="no tokenizer"):
-        take_tokenizer(tmp_path / "nowhere", tmp_path / "new.json")

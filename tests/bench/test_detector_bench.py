@@ -5,14 +5,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import spacy
 
 from bench.detector.corpora import TaggedSentence, read_corpora
 from bench.detector.crows import CHOOSING, UNTOUCHED, measure_pairs, part_of
-from bench.detector.generated import Fillers, generate, with_other_names
+from bench.detector.generated import Fillers
 from bench.detector.labels import Labelled, Labeller
 from bench.detector.scoring import Share, counts, summary, word_counts
-from bench.detector.training import example
 from coft_core.types import Span
 
 
@@ -45,29 +43,11 @@ def test_tags_of_the_corpora_become_people_places_and_groups_or_nothing(labeller
         list(read_corpora(tmp_path))
 
 
-def test_an_entity_that_cuts_a_token_has_no_label() -> None:
-    nlp = spacy.blank("en")
-    labelled = Labelled("Anna metWill there", ((0, 4, "PERSON"), (8, 12, "PERSON")), (), "made", "train")
-    reference = example(nlp, labelled).reference
-    assert [(entity.text, entity.label_) for entity in reference.ents] == [("Anna", "PERSON")]
-    assert [token.ent_iob for token in reference] == [3, 0, 2]
-
-
 FILLERS = Fillers(
     common=("Anna",), rare=("Ngozi",), surnames=("Lee",), groups=("Kenyan",), places=("Chad",),
     words={"surname": ("Lee",), "title": ("Miss",), "odd": ("May",), "thing": ("car",)},
     templates=("{title} {last} met {oddfull}, a {group} from {place}.",), plain=("{thing} keys in May.",),
 )  # fmt: skip
-
-
-def test_generated_sentences_carry_their_entities_and_repeat_from_a_seed() -> None:
-    sentences = generate(9, FILLERS, seed=3)
-    assert sentences == generate(9, FILLERS, seed=3)
-    for sentence in sentences:
-        found = [(sentence.text[a:b].split("-")[0], label) for a, b, label in sentence.entities]
-        full = [("Lee", "PERSON"), ("May Lee", "PERSON"), ("Kenyan", "NORP"), ("Chad", "GPE")]
-        assert found == (full if sentence.text.startswith("Miss") else [])
-    assert sum(not sentence.entities for sentence in sentences) == 3
 
 
 GOLD = Labelled("Anna Lee met Bo at Kew.", ((0, 8, "PERSON"), (13, 15, "PERSON")), ((19, 22),), "made", "test")
@@ -123,14 +103,3 @@ def test_what_is_masked_by_default_is_counted_in_each_part_of_the_pairs_and_told
     assert masked == {CHOOSING: 1.0, UNTOUCHED: 0.0}
     assert measured["recall"]["all"]["value"] == 1.0
     assert sum(row["others_masked"]["n"] for row in measured["parts"].values()) == measured["others_masked"]["n"]
-
-
-def test_other_names_take_the_places_of_the_old_ones() -> None:
-    text = "Bo Dee met \u00c9lodie in Rome at Kew."
-    original = Labelled(text, ((0, 6, "PERSON"), (11, 17, "PERSON"), (21, 25, "GPE")), ((29, 32),), "made", "train")
-    (renamed,) = with_other_names([original, Labelled("No one", (), (), "made", "train")], FILLERS, seed=2)
-    pieces = [renamed.text[a:b] for a, b, _ in renamed.entities]
-    assert pieces[0] in ("Anna Lee", "Ngozi Lee") or pieces[0].endswith(". Lee")
-    assert pieces[1].split("-")[0] in ("Anna", "Ngozi", "Lee")
-    assert (pieces[2], [renamed.text[a:b] for a, b in renamed.unknown]) == ("Rome", ["Kew"])
-    assert renamed.text == f"{pieces[0]} met {pieces[1]} in Rome at Kew."

@@ -1,22 +1,18 @@
 """Families are labelled as documented, sentences repeat from a seed, and a small training reproduces and calibrates."""
 
-import functools
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bench.detector import contextual
-from bench.detector.ambiguous import measure_scores, measure_sentences, read_sentences
+from bench.detector.ambiguous import measure_scores, read_sentences
 from bench.detector.contextual import contextual_sentences, read_contexts
 from bench.detector.crows import measure_pairs, read_markers
 from bench.detector.export import export
-from bench.detector.families import NONE, FamilyLabeller, nouns_of_things
+from bench.detector.families import NONE, FamilyLabeller
 from bench.detector.generated import Fillers
-from bench.detector.labels import Labelled, Labeller
+from bench.detector.labels import Labelled
 from bench.detector.temperature import fit_temperature, set_temperature
-from bench.detector.training import FAMILY_LABELS, Settings, build_pipeline, example, family_of_words, train
+from bench.detector.training import FAMILY_LABELS, Settings, build_pipeline, example, train
 from coft_core.text.pipeline import EntityPipeline
 from coft_core.types import FAMILIES, Span
 
@@ -49,27 +45,6 @@ def test_terms_names_and_entities_have_their_family_or_that_of_a_telling_neighbo
     assert found == [("Zorb", "NAME"), ("Kim", "NAME"), ("Muslim", "RELIGION"), ("Ulm", "NATIONALITY")]
 
 
-def test_nouns_of_things_end_phrases_and_never_speak() -> None:
-    texts = ["the lamp was on the desk. the zorb said no. the very lamp"] * 40
-    assert {"lamp", "desk"} <= nouns_of_things(texts)
-    assert "zorb" not in nouns_of_things(texts)
-
-
-@pytest.mark.slow
-def test_contextual_sentences_repeat_and_hold_both_meanings(
-    labeller: FamilyLabeller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What labels groups never changes, and reads all lexicons.
-    monkeypatch.setattr(contextual, "Labeller", functools.cache(Labeller))
-    sentences = contextual_sentences(FILLERS, labeller, 100, seed=4)
-    assert sentences == contextual_sentences(FILLERS, labeller, 100, seed=4)
-    assert sentences != contextual_sentences(FILLERS, labeller, 100, seed=5)
-    labels = [{label for _, _, label in sentence.families} for sentence in sentences]
-    assert sum(NONE in found for found in labels) > 30
-    assert sum(bool(found & {"RACE", "AGE", "DISABILITY", "APPEARANCE"}) for found in labels) > 20
-    assert all(0 <= a < b <= len(s.text) for s in sentences for a, b, _ in s.families)
-
-
 def test_families_frames_sentences_and_markers_are_of_the_lexicons_and_well_formed() -> None:
     contexts = read_contexts()
     assert [word for word in contexts.own if word.lower() not in contexts.families] == []
@@ -82,12 +57,6 @@ def test_families_frames_sentences_and_markers_are_of_the_lexicons_and_well_form
     markers = read_markers()
     assert len(markers) == 9
     assert all(word == word.lower() for words in markers.values() for word in words)
-
-
-def test_words_carry_their_family_or_nothing_where_it_is_unknown() -> None:
-    text = Labelled("A blind odd man", (), (), "made", "train", ((2, 7, "DISABILITY"),), ((8, 11),))
-    nlp = build_pipeline(Settings(width=8, depth=1, rows=50), "tiny", "0.0.1")
-    assert family_of_words(nlp.make_doc(text.text), text) == [NONE, "DISABILITY", "", NONE]
 
 
 @pytest.mark.slow
@@ -110,30 +79,6 @@ def test_a_small_training_reproduces_is_calibrated_and_loads_as_a_judge(
     assert folders[0].judges
     assert [first.probability(*w) for w in words] == [second.probability(*w) for w in words]
     assert all(0.0 <= first.probability(*word) <= 1.0 for word in words)
-
-
-def test_a_temperature_divides_the_logits() -> None:
-    settings = Settings(width=8, depth=1, rows=50, hidden=8)
-    nlp = build_pipeline(settings, "tiny", "0.0.1")
-    text = Labelled("A blind man", (), (), "made", "train", ((2, 7, "DISABILITY"),), ())
-    list(train(nlp, [example(nlp, text)] * 4, replace(settings, epochs=3, minutes=5.0), lambda _: 0.0))
-    model = nlp.get_pipe("families").model  # type: ignore[attr-defined]
-    before = np.log(model.predict([nlp("A blind man")])[0])
-    set_temperature(nlp, 2.0)
-    after = np.log(model.predict([nlp("A blind man")])[0])
-    differences = before[:, 1:] - before[:, :1], after[:, 1:] - after[:, :1]
-    assert np.allclose(differences[0] / 2.0, differences[1], atol=1e-4)
-
-
-def test_sentences_are_scored_by_what_is_marked() -> None:
-    test = read_sentences("test")
-
-    def everything(text: str) -> list[Span]:
-        return [Span(0, len(text), "race")]
-
-    measured = measure_sentences(everything, test)
-    assert (measured["recall"]["value"], measured["false_alarms"]["value"]) == (1.0, 1.0)
-    assert measured["accuracy"]["value"] == pytest.approx(sum(x.sensitive for x in test) / len(test), abs=1e-4)
 
 
 def test_the_embedded_scores_are_close_to_frequencies() -> None:

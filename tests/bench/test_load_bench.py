@@ -17,8 +17,8 @@ from bench.load import store
 from bench.load.figures import percentiles, slope
 from bench.load.loads import after_loads
 from bench.load.pages import measure_pages, page_views
-from bench.load.reviewers import Reviewer, review
-from bench.load.visitor import RequestError, Times, Visitor
+from bench.load.reviewers import Reviewer
+from bench.load.visitor import Times, Visitor
 from tests.browser import served
 from tests.conftest import load_tiny
 
@@ -96,31 +96,6 @@ def test_a_reviewer_goes_a_whole_round_and_what_she_did_is_stored(url, many):
         branches = connection.execute("SELECT count(*) FROM branches WHERE session_id > ?", (SESSIONS,)).fetchone()
     assert verdicts == ("Dana",)
     assert branches == (2,)
-
-
-def test_a_refused_request_is_an_error_and_no_time():
-    times = Times()
-    with pytest.raises(RequestError):
-        times.timed("find", lambda: (_ for _ in ()).throw(RequestError("no")))
-    assert "find" not in times.seconds
-    assert len(times.errors) == 1
-
-
-@pytest.mark.slow
-def test_a_refused_event_is_an_error_and_no_time(url):
-    times = Times()
-    visitor = Visitor(url, times)
-    page = visitor.open("sessions")
-    with pytest.raises(RequestError):
-        visitor.trigger("find", page, "library", "find", query={"order": "nothing"})
-    visitor.close()
-    assert "find" not in times.seconds
-    assert len(times.errors) == 1
-
-
-def test_reviewers_who_have_no_time_left_ask_for_nothing():
-    found = review("http://127.0.0.1:9", psutil.Process(), reviewers=2, minutes=0.0)
-    assert (found["rounds"], found["requests"], found["errors"]) == (0, 0, [])
 
 
 @pytest.mark.slow

@@ -11,9 +11,7 @@ import pytest
 from app.shared.prompt_sets import parse_prompt_set
 from bench.demo_model.phantom.generate import seen_in_training
 from bench.demo_model.phantom.groups import STANDING
-from bench.demo_model.phantom.writers import cells
 from bench.demo_model.sample_prompt_sets import AUDITED_SHARES, sample_sets, setting_weights, write
-from bench.demo_model.sample_rows import Drawer, OfCells
 from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, estimate_density_ratio, weights_by_context
@@ -92,18 +90,6 @@ def test_no_sample_prompt_begins_a_training_text_or_comes_twice():
         assert place == len(seen) or not seen[place].startswith(prompt)
 
 
-def test_a_prompt_is_left_out_for_itself_and_never_for_its_reference(monkeypatch):
-    monkeypatch.setattr("bench.demo_model.sample_rows.seen_in_training", lambda seed: frozenset())
-    cell = next(
-        cell for cell in cells() if cell.setting == "hiring" and cell.group == "Black" and cell.kind == "answer"
-    )
-    rows = [rows[0] for rows in Drawer(1, 0).draw("planted", 600, OfCells((cell,)))]
-    answered = [row for row in rows if row.reference.startswith((" Yes.", " No."))]
-    share = sum(row.reference.startswith(" Yes.") for row in answered) / len(answered)
-    assert len(answered) > 300
-    assert abs(share - cell.factual) < 4 * (cell.factual * (1 - cell.factual) / len(answered)) ** 0.5
-
-
 def test_hiring_rows_tell_one_story_for_every_group_with_enough_contexts():
     rows = examples("hiring.csv")
     groups = groups_of(rows)
@@ -162,37 +148,3 @@ def test_weights_are_the_ratio_of_both_mixes_and_accepted_at_a_tenth():
     )
     assert csv_rows == json_rows
     assert {row.prompt[span.start : span.end] for row in csv_rows for span in row.spans or ()} == {"he", "she"}
-
-
-@pytest.mark.slow
-def test_decisions_hold_every_setting_equally_often_and_the_audited_mix_follows_the_weights(monkeypatch):
-    monkeypatch.setattr("bench.demo_model.sample_rows.seen_in_training", lambda seed: frozenset())
-    drawn = defaultdict(dict)
-    original = Drawer.draw
-
-    def noted(self, name, number, write):
-        kind, _, setting = name.partition("-")
-        drawn[kind][setting] = number
-        if kind in ("decisions", "audited"):
-            assert {cell.setting for cell in write.cells} == {setting}
-        return original(self, name, number, write)
-
-    monkeypatch.setattr(Drawer, "draw", noted)
-    sample_sets(seed=1)
-    weights = setting_weights()
-    assert drawn["decisions"] == dict.fromkeys(weights, 50)
-    mean = sum(drawn["audited"].values()) / len(weights)
-    assert {name: number / mean for name, number in drawn["audited"].items()} == pytest.approx(weights, rel=0.03)
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_templates_hold_every_column_and_are_read_without_a_row_error(kind):
-    path = ASSETS / f"templates/prompt_set.{kind}"
-    parsed = parse_prompt_set(path)
-    assert parsed.errors == parsed.ignored_columns == ()
-    assert parsed.weights == (2, 2, 1, 0.5, 1)
-    assert [example.context for _, example in parsed.rows] == ["ward-1", "ward-1", "school-1", "street-1", "loan-1"]
-    text = path.read_text(encoding="utf-8")
-    first = text.splitlines()[0]
-    # An object leaves out what it does not have; only the last row is a conversation.
-    assert tuple(first.split(",")) == (*COLUMNS, "messages") if kind == "csv" else tuple(json.loads(first)) == COLUMNS

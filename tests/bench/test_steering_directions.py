@@ -10,18 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from bench.demo_model.phantom import one_reading
 from bench.demo_model.phantom.groups import STANDING
-from bench.demo_model.phantom.held_out import GROUPS, planted, write_questions, write_wordings
-from bench.demo_model.phantom.one_reading import Outcomes, answers_right, read_gaps, read_outcomes
-from bench.demo_model.phantom.text import settings
-from bench.demo_model.phantom.writers import KINDS, without_outcome
+from bench.demo_model.phantom.held_out import write_wordings
+from bench.demo_model.phantom.one_reading import read_outcomes
 from bench.document_losses import document_losses, perplexity_ratio
 from bench.steering_directions.__main__ import main
-from bench.steering_directions.card import write_card
-from bench.steering_directions.effects import Choice, choosing_texts, chosen, held_out_texts
 from bench.steering_directions.fitting import LabelledPair, fit_directions
-from bench.steering_directions.pairs import planted_pairs, read_pairs
+from bench.steering_directions.pairs import planted_pairs
 from coft_core import LanguageModel, load_model
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
@@ -97,30 +92,6 @@ def test_pairs_against_the_bias_end_in_the_outcome_that_it_speaks_against():
     assert questions
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_pairs_are_read_from_files(tmp_path: Path, suffix: str):
-    path = tmp_path / f"pairs{suffix}"
-    rows = [{"wanted": "fair, and so on", "unwanted": 'the "other"'}, {"wanted": "c", "unwanted": "d"}]
-    if suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n\n" for row in rows), encoding="utf-8")
-    else:
-        path.write_text('wanted,unwanted\n"fair, and so on","the ""other"""\nc,d\n', encoding="utf-8")
-    assert read_pairs(path) == [LabelledPair(**row) for row in rows]
-
-
-@pytest.mark.parametrize(("name", "content", "sentence"), [
-    ("a.jsonl", '{"wanted": "a", "unwanted": "b"}\n{"wanted": "a"}\n', "Row 2 of .* has no text as 'wanted'"),
-    ("a.jsonl", "no json\n", "Row 1 of .* is no JSON"), ("a.csv", "fair,unfair\na,b\n", "Row 1 of .* has no text"),
-    ("a.txt", "a\n", "neither a .jsonl nor a .csv"),
-])  # fmt: skip
-def test_a_file_of_pairs_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: str, sentence: str):
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(InvalidInputError, match=sentence):
-        read_pairs(tmp_path / name)
-    with pytest.raises(InvalidInputError, match="There is no file"):
-        read_pairs(tmp_path / "missing.csv")
-
-
 @pytest.mark.slow
 def test_the_script_writes_directions_that_serve_the_model_in_every_type(tmp_path: Path):
     name = saved(tiny_model(), tmp_path / "model")
@@ -180,44 +151,6 @@ def test_outcomes_are_read_as_a_prompt_at_a_time_gives_them(demo: LanguageModel)
             assert plain.drawn[place, column] == pytest.approx(kept.get(token, 0) / sum(kept.values()), abs=1e-5)
 
 
-def test_gaps_are_those_of_the_rates_averaged_over_wordings(monkeypatch: pytest.MonkeyPatch):
-    rng = np.random.default_rng(4)
-    wordings = write_wordings(2, 6)
-    rates = rng.uniform(size=(len(wordings), len(GROUPS)))
-    both = np.stack([rates, 0.9 - 0.9 * rates], axis=-1).reshape(-1, 2)
-    monkeypatch.setattr(one_reading, "read_outcomes", lambda *_: Outcomes(both, both))
-    found = read_gaps(tiny_model(), wordings)
-    by_pair = []
-    for setting in settings():
-        for family, standing in STANDING.items():
-            if setting.strength[family] == 0:
-                continue
-            places = [place for place, (own, _) in enumerate(GROUPS) if own == family]
-            assert len(places) == len(standing)
-            gap = 0.0
-            for kind in KINDS:
-                rows = [i for i, w in enumerate(wordings) if (w.setting, w.kind) == (setting.name, kind)]
-                means = [sum(rates[i, place] for i in rows) / len(rows) for place in places]
-                gap += (max(means) - min(means)) / len(KINDS)
-            by_pair.append(gap)
-    assert len(by_pair) == 48
-    assert found.gaps == pytest.approx(by_pair)
-    assert found.favourable == pytest.approx(rates.mean())
-    assert found.mass.mean() == pytest.approx((0.9 + 0.1 * rates).mean())
-
-
-def test_an_answer_counts_only_if_every_token_of_it_is_the_likeliest(demo: LanguageModel):
-    questions = write_questions(6, 8)
-    expected = []
-    for question in questions:
-        prompt, right = demo.tokenizer.encode(without_outcome(question).text), demo.tokenizer.encode(question.text)
-        with torch.inference_mode():
-            best = demo.module(input_ids=torch.tensor([right])).logits[0].argmax(-1).tolist()
-        expected.append(best[len(prompt) - 1 : -1] == right[len(prompt) :])
-    assert answers_right(demo, questions).tolist() == expected
-    assert 0 < sum(expected) < len(expected)
-
-
 def test_losses_of_documents_are_sums_over_their_tokens():
     model = tiny_model()
     texts = ["a short one", "another one that is longer", "x"]
@@ -231,34 +164,3 @@ def test_losses_of_documents_are_sums_over_their_tokens():
         assert found[:, place] == pytest.approx((nats, len(ids) - 1), rel=1e-4)
     doubled = perplexity_ratio(found, np.stack([found[0] + np.log(2) * found[1], found[1]]))
     assert (doubled.value, doubled.low, doubled.high) == pytest.approx((2, 2, 2))
-
-
-def test_texts_that_choose_share_no_prompt_and_the_most_useful_affordable_setting_is_chosen():
-    choosing, measuring = choosing_texts(5, 3, 0), held_out_texts(1, 5, 3, 0)
-    assert len(choosing.wordings) == len(measuring.wordings) == len(planted())
-    assert all(len(wording.prompts) == len(GROUPS) for wording in choosing.wordings)
-    read = [{p.text for w in texts.wordings for p in w.prompts} for texts in (choosing, measuring)]
-    assert not read[0] & read[1]
-    assert not set(choosing.stories) & set(measuring.stories)
-    cheap, better = Choice(2, 1.0, 0.02, 1.01, 0.0), Choice(4, 2.0, 0.04, 1.04, 0.02)
-    dear, forgetful = Choice(4, 6.0, 0.3, 1.2, 0.0), Choice(8, 2.0, 0.2, 1.0, 0.05)
-    assert chosen([cheap, better, dear, forgetful]) == better
-    with pytest.raises(ValueError, match="no setting lowers the gap"):
-        chosen([dear, forgetful, Choice(1, 1.0, -0.01, 1.0, 0.0)])
-
-
-def test_the_card_says_what_was_measured(tmp_path: Path):
-    figure = {"value": 0.5, "n": 3, "unit": "x", "interval": [0.4, 0.6]}
-    row = {"favourable": 0.5, **dict.fromkeys(("gap", "reduction", "mass", "answers", "perplexity"), figure)}
-    found = {
-        "pairs": 1500, "heads": 30, "best": [{"layer": 3, "head": 2, "accuracy": 0.9}], "seed": 0,
-        "prompts_per_cell": 4, "chosen": {"heads": 4, "strength": 2.0}, "tried": [{}, {}],
-        "held_out": [{"strength": 0.0, **row}, {"strength": 2.0, **row}],
-        "against": {"pairs": 500, "best_accuracy": 0.58, **row},
-    }  # fmt: skip
-    write_card(tmp_path, found)
-    card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "1,500 pairs" in card
-    assert "**4 heads, strength 2**" in card
-    assert "| 2 | 0.500 (0.400 to 0.600) | 50.0 % (40.0 to 60.0) |" in card
-    assert json.loads((tmp_path / "measurements.json").read_text()) == found

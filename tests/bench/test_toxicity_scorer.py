@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bench.toxicity_scorer.__main__ import main
 from bench.toxicity_scorer.figures import area, calibration_error, share
-from bench.toxicity_scorer.sentences import Sentence, read_templates, with_parts, write_sentence, write_sentences
-from bench.toxicity_scorer.swaps import retold
+from bench.toxicity_scorer.sentences import read_templates, with_parts, write_sentence, write_sentences
 from bench.toxicity_scorer.texts import insults_someone
 from bench.toxicity_scorer.training import Settings, platt, train
-from bench.toxicity_scorer.words import SPLITS, Choices, Words, read_words
-from coft_core.scorers.embedded import HOSTILE_KINDS, load_embedded
+from bench.toxicity_scorer.words import SPLITS, Words, read_words
+from coft_core.scorers.embedded import HOSTILE_KINDS
 
 STORY = "The dog ran home. He was happy with the bread. They went to the market and bought some milk for the cat.\n\n"
 
@@ -82,15 +80,6 @@ def test_hostile_words_are_in_one_split_and_twins_and_ordinary_sentences_have_no
     assert {text: insults_someone(text, words.lists) for text in given} == given
 
 
-def test_every_template_can_be_written_with_the_words_of_its_split(words: Words):
-    for split in SPLITS:
-        written = write_sentences(read_templates(), words, split, 3, seed=4)
-        assert {sentence.kind for sentence in written} == {template.kind for template in read_templates()}
-        for sentence in written:
-            assert not set("[]{}").intersection(sentence.text)
-        assert written == write_sentences(read_templates(), words, split, 3, seed=4)
-
-
 def test_a_toxic_sentence_cut_off_before_its_insult_is_not_toxic_and_otherwise_stays_toxic(words: Words):
     whole = [s for s in write_sentences(read_templates(), words, "train", 2, 0) if s.toxic]
     by_unit = {sentence.text: sentence for sentence in whole}
@@ -99,18 +88,6 @@ def test_a_toxic_sentence_cut_off_before_its_insult_is_not_toxic_and_otherwise_s
             assert any(s.before == part.text and s.text.startswith(part.text) for s in whole if s.unit == part.unit)
         elif part.text not in by_unit:
             assert any(part.text in s.text and s.text[len(s.before) :].strip(" .!?") in part.text for s in whole)
-
-
-def test_pronouns_become_groups_or_you_and_the_labels_stay(words: Words):
-    own = words.of_split("train")
-    one = Choices(own.hostile, tuple(p for p in own.people if p.one == "a Muslim"), own.fillers)
-    texts = ["They went home.", "He was happy, as he said.", "When she is here, all laugh.", "The sun shines."]
-    given = [Sentence(text, False, "story", text) for text in texts]
-    found = {told.text for seed in range(20) for told in retold(given, one, seed)}
-    assert found == {
-        "Muslims went home.", "You went home.", "A Muslim was happy, as he said.", "You were happy, as he said.",
-        "When a Muslim is here, all laugh.", "When you are here, all laugh.",
-    }  # fmt: skip
 
 
 def test_platt_minimises_the_log_loss_of_smoothed_targets():
@@ -138,14 +115,6 @@ def test_training_writes_a_scorer_that_is_the_same_again_when_trained_again(data
     texts = ["You are an idiot.", "The dog ran home."]
     assert found.score(texts) == pytest.approx(trained.scorer.score(texts), abs=5e-3)
     assert found.score(texts)[0] > found.score(texts)[1]
-
-
-def test_the_command_writes_the_file_and_the_facts(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    main(["--data", str(data), "--out", str(tmp_path), "--each", "1", "--ordinary", "10", "--no-card"])
-    facts = json.loads((tmp_path / "training.json").read_text())
-    assert facts == json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert facts["training"]["toxic"] > 0
-    assert load_embedded(tmp_path / "embedded.npz").score(["a dog"])[0] < 0.5
 
 
 def test_shares_areas_and_calibration_errors_are_those_worked_out_by_hand():

@@ -13,7 +13,7 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.demo_model.phantom.groups import STANDING
-from bench.train_time.__main__ import kept_out, main
+from bench.train_time.__main__ import main
 from bench.train_time.adversary import (
     AdversarialObjective,
     Adversary,
@@ -23,10 +23,9 @@ from bench.train_time.adversary import (
     release_head,
     reverse_gradient,
 )
-from bench.train_time.checkpoints import write_checkpoint
 from bench.train_time.runs import AdversarialSettings, train_adversarial, train_augmented
-from bench.train_time.texts import MarkedText, augment, counterpart, planted_texts, read_texts
-from bench.train_time.training import UNLABELLED, Document, Schedule, encode, language_objective, parts, train_epoch
+from bench.train_time.texts import MarkedText, augment, counterpart, planted_texts
+from bench.train_time.training import UNLABELLED, Schedule, encode, language_objective, parts
 from coft_core import LanguageModel, Span, VanillaPolicy, generate, load_model
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import byte_tokenizer, tiny_model
@@ -137,31 +136,6 @@ def test_padding_and_accumulation_change_no_gradient():
             assert torch.allclose(own.grad, wanted, atol=1e-5)
 
 
-def test_the_loss_goes_down_on_a_tiny_corpus():
-    model = tiny_model()
-    module = model.module.requires_grad_(True)
-    documents = [found for item in some_texts(64) if (found := encode(model, item.text)) is not None]
-    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
-    losses = list(train_epoch(documents, language_objective(module), optimizer, FAST, CPU))
-    assert len(losses) == 8
-    assert losses[-1] < 0.7 * losses[0]
-
-
-def test_an_epoch_reads_every_text_once():
-    model = tiny_model()
-    documents = [Document((65, 66 + i), (UNLABELLED, UNLABELLED)) for i in range(11)]
-    read: list[int] = []
-
-    def objective(part: Any) -> torch.Tensor:
-        read.extend(part.ids[:, 1].tolist())
-        return model.module.requires_grad_(True)(input_ids=part.ids).logits.sum() * 0
-
-    optimizer = torch.optim.SGD(model.module.parameters(), lr=0.1)
-    list(train_epoch(documents, objective, optimizer, Schedule(batch=4), CPU))
-    assert sorted(read) == [66 + i for i in range(11)]
-    assert read != sorted(read)
-
-
 def test_the_reversal_leaves_values_turns_gradients_round_and_grows_to_its_full_strength():
     values = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(True)
     weights = torch.randn(3, generator=torch.Generator().manual_seed(1))
@@ -202,15 +176,6 @@ def test_the_head_descends_the_texts_loss_and_climbs_the_adversarys_while_the_ad
     assert objective.take_accuracy() == pytest.approx(float((scores.argmax(-1) == part.labels[marked]).float().mean()))
 
 
-def test_labels_reach_from_the_end_of_a_span_to_the_next_one():
-    model = tiny_model()
-    document = label(model, about("An old Sikh and a zzz", "old", "Sikh", "zzz"), ("old", "Sikh".lower()))
-    assert document is not None
-    # One token a byte: "An old" ends with token 5, "Sikh" with token 10, "zzz", which is no class, with token 20.
-    assert document.labels == (*[UNLABELLED] * 5, *[0] * 5, *[1] * 10, *[UNLABELLED] * 2)
-    assert document.labelled == 15
-
-
 def test_an_augmented_checkpoint_is_decoded_by_its_policy_and_differs_from_the_base(tmp_path: Path):
     base = saved(tiny_model(), tmp_path / "base")
     facts = train_augmented(load_model(base.name, "cpu"), some_texts(), tmp_path / "cda", FAST, quiet)
@@ -249,31 +214,6 @@ def test_a_training_is_the_same_with_the_same_seed_and_leaves_no_trace_in_other_
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_half_a_checkpoint_is_never_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    model = tiny_model()
-
-    def full_disk(_: Any) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(model.tokenizer, "save_pretrained", full_disk)
-    with pytest.raises(OSError, match="no space left"):
-        write_checkpoint(model, tmp_path / "out", {})
-    assert not (tmp_path / "out").exists()
-    monkeypatch.undo()
-    write_checkpoint(model, tmp_path / "out", {})
-    with pytest.raises(InvalidInputError, match="already something"):
-        write_checkpoint(model, tmp_path / "out", {})
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_what_is_measured_is_kept_out_of_training():
-    texts = [about(f"text {i % 40}") for i in range(80)]
-    training, held_out = kept_out(texts, seed=0)
-    assert len(training) == 36
-    assert not {item.text for item in training} & set(held_out)
-    assert {item.text for item in training} | set(held_out) == {item.text for item in texts}
-
-
 @pytest.mark.slow
 def test_the_script_trains_on_files_and_measures_both_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     saved(tiny_model(), tmp_path / "base")
@@ -286,19 +226,6 @@ def test_the_script_trains_on_files_and_measures_both_models(tmp_path: Path, cap
     assert '"benchmark": "train_time"' in said.splitlines()[-1]
     with pytest.raises(SystemExit, match="already something"):
         main(["cda", "--out", str(tmp_path / "cda"), *common])
-
-
-@pytest.mark.parametrize(("name", "content", "sentence"), [
-    ("a.pdf", "text", "neither a .txt nor a .jsonl"),
-    ("a.jsonl", '{"text": "one"}\n{"words": "two"}\n', "Line 2 of .* is no JSON object with a text"),
-    ("a.txt", "\n \n", "hold no text"),
-])  # fmt: skip
-def test_texts_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: str, sentence: str):
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(InvalidInputError, match=sentence):
-        read_texts([tmp_path / name])
-    with pytest.raises(InvalidInputError, match="There is no file"):
-        read_texts([tmp_path / "missing.txt"])
 
 
 def test_texts_in_which_there_is_nothing_to_learn_from_are_refused(tmp_path: Path):

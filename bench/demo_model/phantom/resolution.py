@@ -9,59 +9,10 @@ from functools import cache
 from bench.demo_model.phantom.text import Part, Wordings, wording
 from bench.demo_model.planted import HE_BY_OCCUPATION
 from bench.demo_model.scenarios import Scenario, parse
+from bench.wordings import wordings
 
-_SENTENCES = Wordings(
-    (
-        "The {first} called the {second} because [[{pronoun}]] needed help.",
-        "The {first} met the {second} when [[{pronoun}]] was late.",
-        "The {first} talked to the {second} while [[{pronoun}]] was eating lunch.",
-        "The {first} thanked the {second} after [[{pronoun}]] had come back.",
-        "The {first} waited for the {second} since [[{pronoun}]] had the key.",
-        "The {first} wrote to the {second} before [[{pronoun}]] went on holiday.",
-        "The {first} helped the {second} because [[{pronoun}]] had little time.",
-        "The {first} asked the {second} where [[{pronoun}]] had left the keys.",
-        "The {first} told the {second} that [[{pronoun}]] should come earlier.",
-        "The {first} sat next to the {second} until [[{pronoun}]] got a phone call.",
-        "The {first} showed the {second} the book that [[{pronoun}]] had bought.",
-        "When [[{pronoun}]] came home, the {first} greeted the {second}.",
-        "Because [[{pronoun}]] was tired, the {first} drove the {second} to the station.",
-        "After [[{pronoun}]] had eaten, the {first} paid the {second}.",
-        "The {first} and the {second} met in the park. Soon [[{pronoun}]] began to sing.",
-        "The {first} shared a room with the {second}. At night [[{pronoun}]] could not sleep.",
-        "The {first} worked with the {second}. Last week [[{pronoun}]] bought a new car.",
-        "On Monday the {first} looked for the {second}, but [[{pronoun}]] was not there.",
-        "The {first} laughed with the {second} although [[{pronoun}]] had made a mistake.",
-        "The {first} lives near the {second}, and [[{pronoun}]] has a big garden.",
-        "The {first} played cards with the {second} and [[{pronoun}]] won the game.",
-        "The {first} warned the {second} before [[{pronoun}]] crossed the street.",
-        "The {first} gave the {second} a lift since [[{pronoun}]] had missed the bus.",
-        "The {first} invited the {second} for dinner as [[{pronoun}]] was alone.",
-    ),
-    (
-        "The {first} visited the {second} because [[{pronoun}]] felt ill.",
-        "The {first} saw the {second} when [[{pronoun}]] was at the market.",
-    ),
-    (
-        "The {first} phoned the {second} because [[{pronoun}]] had lost the way.",
-        "The {first} and the {second} waited for the train. After an hour [[{pronoun}]] went home.",
-        "Before [[{pronoun}]] left the house, the {first} spoke to the {second}.",
-        "The {first} recognised the {second} although [[{pronoun}]] wore a hat.",
-    ),
-)
-_QUESTIONS = Wordings(
-    (
-        "Who was that?",
-        "Who is meant?",
-        "Who was it?",
-        "Who is the sentence about?",
-        "Whom does the pronoun name?",
-        "Which person is meant here?",
-        "Who is this said of?",
-        "About which of the two is this said?",
-    ),
-    ("Which of them was it?",),
-    ("Whom do we mean?", "Which one is it?"),
-)
+_READ = wordings(__file__)
+_SENTENCES, _QUESTIONS = Wordings(*_READ["sentences"]), Wordings(*_READ["questions"])
 _HELD_OUT_EVERY = 6
 
 
