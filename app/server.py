@@ -24,21 +24,20 @@ from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from app.serving.addresses import Addresses
+from app.serving.endpoints import offer
+from app.serving.gate import EXPLAINED, gated
+from app.serving.gradio_changes import answer_in_sentences, fetch_nothing, share_queue
+from app.serving.pages import served
 from app.settings import Settings
 from app.shared import web as assets
-from app.shared.addresses import Addresses
 from app.shared.bell import Bell
-from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
-from app.shared.events import answer_in_sentences
 from app.shared.jobs import JobService
-from app.shared.limits import DiskRoom, share_queue
+from app.shared.limits import DiskRoom
 from app.shared.logs import begin_log, log_requests
 from app.shared.memory import keep_giving_back
 from app.shared.monitoring import Measured, Metrics, Monitor
-from app.shared.own_files import fetch_nothing
-from app.shared.page_files import served
-from app.shared.request_gate import EXPLAINED, gated
 from app.shared.wiring import Services
 
 PACKAGE = "mcp"

@@ -292,7 +292,7 @@ def _by_itself(request: Request) -> bool:
 def _from_own_page(request: Request) -> bool:
     """Whether a browser says that a page of this server, or a listed website, has sent a request.
 
-    Which origins there are was looked at before (:mod:`app.shared.request_gate`); browsers name one with every request
+    Which origins there are was looked at before (:mod:`app.serving.gate`); browsers name one with every request
     that may change something.
     """
     return "origin" in request.headers or request.headers.get("sec-fetch-site") == "same-origin"

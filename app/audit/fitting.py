@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
@@ -9,15 +10,14 @@ from typing import cast
 from app.shared.audits import AuditSettings, SettingsFit
 from app.shared.decoding import SAMPLED
 from app.shared.errors import ServiceError
-from app.shared.fingerprints import detector_parts, mask_settings
 from app.shared.model_host import ModelHost
-from app.shared.planning import Detectors, policy_of, prompted
+from app.shared.planning import Detectors, detector_parts, policy_of, prompted
 from app.shared.policies import fitted, policy_info
 from app.shared.thresholds import Thresholds, own_notes, readings_of
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint, same_digests
-from coft_core.text.masking import DEFAULT_HINT, MaskSettings
+from coft_core.text.masking import DEFAULT_HINT, MaskLayout, MaskMode, MaskSettings
 from coft_core.text.rendering import moment_of
 from coft_core.text.sentinel import resolve_sentinel
 from coft_core.text.turns import Thinking
@@ -204,3 +204,49 @@ def _mode(mask: MaskSettings) -> str:
 
 def _listed(terms: tuple[str, ...] | None) -> str:
     return "all" if terms is None else ", ".join(terms) or "none"
+
+
+_SOFT = "soft: "
+
+
+def mask_settings(label: str) -> MaskSettings | None:
+    """The mask settings whose label this is; None if there are none."""
+    for mode, hint, rest in _modes(label):
+        try:
+            settings = _with_rest(mode, hint, rest)
+        except (InvalidInputError, ValueError):
+            continue
+        # A hint may look like what follows it; only settings that read back as the very label are right.
+        if settings is not None and settings.label == label:
+            return settings
+    return None
+
+
+def _modes(label: str) -> list[tuple[str, str, str]]:
+    """Possible readings of a label's beginning: mode, hint, and what follows."""
+    if not label.startswith(_SOFT):
+        return [("hard", DEFAULT_HINT, label.removeprefix("hard"))]
+    text = label.removeprefix(_SOFT)
+    hint, _, rest = text.partition("; ")
+    readings = [("soft", hint, f"; {rest}" if rest else "")]
+    if text.startswith('"'):
+        try:
+            quoted, end = json.JSONDecoder().raw_decode(text)
+        except json.JSONDecodeError:
+            return readings
+        readings.insert(0, ("soft", str(quoted), text[end:]))
+    return readings
+
+
+def _with_rest(mode: str, hint: str, rest: str) -> MaskSettings | None:
+    layout, families, whitelist = "joint", None, ()
+    if rest.startswith("; factorized"):
+        layout, rest = "factorized", rest.removeprefix("; factorized")
+    if rest.startswith("; only "):
+        named, keeps, kept = rest.removeprefix("; only ").partition("; keeps ")
+        families, rest = tuple(named.split()), keeps + kept
+    if rest.startswith("; keeps "):
+        whitelist, rest = tuple(json.loads(rest.removeprefix("; keeps "))), ""
+    if rest:
+        return None
+    return MaskSettings(cast(MaskMode, mode), hint, None, families, cast(MaskLayout, layout), whitelist)

@@ -10,22 +10,24 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from app.shared.audits import settings_from_json
-from app.shared.computations import computation_json
 from app.shared.errors import ServiceError
+from app.shared.kept_steps import WrittenChain, computation_json, write_chain
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.monitoring import Metrics
-from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
+from app.shared.planning import Detectors, Planner, rendering_of, without_calibration
 from app.shared.policies import certifies
 from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
-from app.shared.written_chains import WrittenChain, write_chain
 from coft_core.decode.captured import step_functions
 from coft_core.decode.cost import StepCost, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
 from coft_core.decode.plan import Plan
+from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import same_digests
 from coft_core.model.compiled import StepPath, path_of
+from coft_core.model.language_model import LanguageModel
+from coft_core.text.tokens import require_encodable
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
@@ -194,3 +196,16 @@ class LiveBranches:
         if rollout.steps and self._noted.get(rollout) != state:
             self._sessions.add_computation(session_id, computation_json(rollout))
             self._noted[rollout] = state
+
+
+def forced_token(model: LanguageModel, token: int | str) -> int:
+    """The id of a token to force."""
+    if isinstance(token, int):
+        return token
+    require_encodable(token, "The token to force")
+    token_id = model.single_token(token)
+    if token_id is None:
+        raise InvalidInputError(
+            f"“{token}” is not one token of this model; type a shorter piece, and mind that a leading space counts."
+        )
+    return token_id

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,20 +19,28 @@ from app.shared.audits import AuditSettings, AuditView, ParameterValue, PolicyIn
 from app.shared.calibrations import CalibrationStore
 from app.shared.decoding import DECODING, settings_of
 from app.shared.errors import ServiceError
-from app.shared.files import write_text
+from app.shared.files import decode, plain_json, read_bytes, write_text
 from app.shared.format import quoted
-from app.shared.json import chain_text, contributions_json, session_json, span_json, span_state, step_json
+from app.shared.json import chain_text, session_json, span_json, span_state, step_json
 from app.shared.needs import LOOK, READ, WORK
 from app.shared.operations import Json, command, operation
-from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
-from app.shared.policy_menu import policies_json
-from app.shared.settings_json import USUAL, Settings, asked_prompt, read_messages, spans_from_json
+from app.shared.policies import (
+    FACTORIZED,
+    KNOWN_POLICIES,
+    fitted,
+    parameter_values,
+    policies_json,
+    policy_info,
+    policy_name,
+)
+from app.shared.settings_json import USUAL, Settings, spans_from_json
 from app.shared.step_words import certificate_words, counted_claim, finding, set_size
 from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, options_of, print_table, spans_of
 from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
+from coft_core.text.turns import conversation_from
 from coft_core.types import Span, Step
 
 STATES = {
@@ -225,6 +233,21 @@ def fork(wired: Services, session_id: int, branch_id: int, step: int, token: str
         The session with the chain of the new branch, see start_audit.
     """
     return wired[AuditService].fork(session_id, branch_id, step - 1, token)
+
+
+def contributions_json(contributions: LeaveOneOut) -> dict[str, Any]:
+    """What each masked span contributes to the tokens of a chain; contributions need not sum to the total."""
+    return {
+        "steps": [step + 1 for step in contributions.steps],
+        "token_ids": list(contributions.token_ids),
+        "sensitivity": list(contributions.sensitivity),
+        "log_ratio": list(contributions.log_ratio),
+        "interaction": list(contributions.interaction),
+        "spans": [
+            {**span_json(span.span), "sensitivity": list(span.sensitivity), "log_ratio": list(span.log_ratio)}
+            for span in contributions.spans
+        ],
+    }
 
 
 @operation(need=LOOK, json=contributions_json)
@@ -421,3 +444,24 @@ def audit(wired: Services, *, asked: AuditOptions, options: DecodingOptions) -> 
     steps = list(wired[AuditService].run(number, until=condition))
     view = wired[AuditService].view(number)
     return Audited(view, stop_sentence(condition, steps[-1] if steps else None, len(steps), view.finished))
+
+
+MOST_BYTES = 20_000_000
+"""Largest file of messages that is read."""
+
+
+def asked_prompt(prompt: str, messages: object) -> str:
+    """The prompt, or the conversation that is given in its place."""
+    if messages is not None and prompt.strip():
+        raise ServiceError("A prompt and messages are given; give one of them.")
+    if messages is None and not prompt.strip():
+        raise ServiceError("The prompt is empty; type at least one word, or give messages.")
+    return prompt if messages is None else conversation_from(messages)[0]
+
+
+def read_messages(file: Path) -> object:
+    """What a JSON file with messages holds."""
+    try:
+        return plain_json(decode(read_bytes(file, file.name, MOST_BYTES), file.name))
+    except (ValueError, RecursionError) as error:
+        raise ServiceError(f"{file.name} is no JSON ({error}).") from error

@@ -8,10 +8,11 @@ import gradio as gr
 from gradio.components import Component
 
 from app.audit.service import AuditService
+from app.audit.words import drift_badge
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest
-from app.shared.chain_words import calibration_choices, drift_badge
+from app.shared.chain_words import calibration_choices
 from app.shared.errors import USER_ERRORS
 from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, packed, shown_to, told
 from app.shared.markup import html

@@ -11,17 +11,10 @@ from weakref import WeakValueDictionary
 
 from app.audit.fitting import Fitting
 from app.audit.live import LiveBranches
-from app.audit.until import checked, met
-from app.shared.audits import (
-    AuditSettings,
-    AuditView,
-    ChainProgress,
-    MaskPreview,
-    RunUntil,
-    StartAudit,
-    settings_from_json,
-)
+from app.audit.until import RunUntil, checked, met
+from app.shared.audits import AuditSettings, AuditView, ChainProgress, MaskPreview, StartAudit, settings_from_json
 from app.shared.errors import ServiceError, in_one_sentence
+from app.shared.kept_steps import WrittenChain
 from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
@@ -32,7 +25,6 @@ from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
-from app.shared.written_chains import WrittenChain
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, generate_together

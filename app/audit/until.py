@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
 
-from app.shared.audits import RunUntil, UntilKind
+from app.shared.audits import SENSITIVE
 from app.shared.errors import ServiceError
 from app.shared.format import plural, quoted, signed
 from app.shared.step_words import factual_overruled
@@ -101,3 +102,16 @@ def _never(until: RunUntil, written: int) -> str:
         "overruled": "the likeliest token without the mask was always certified",
         "steps": f"only {written} of {until.steps} tokens could be written",
     }[until.kind]
+
+
+UntilKind = Literal["fallback", "sensitive", "overruled", "steps"]
+"""What a run may be stopped by, beside the end of the chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunUntil:
+    """The step that ends a run: it is the last one written."""
+
+    kind: UntilKind
+    threshold: float = SENSITIVE
+    steps: int = 20

@@ -40,7 +40,6 @@ from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, shown_to, wire
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
-from app.shared.given import whole
 from app.shared.markup import chart, from_file, hint, markup, place
 from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import (
@@ -55,6 +54,7 @@ from app.shared.prompt_form import (
     row_errors,
 )
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
+from app.shared.settings_json import whole
 from app.shared.settings_rail import (
     SettingsRail,
     control_values,

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any, Literal, cast, get_args
 
 from app.shared.files import to_csv
-from app.shared.given import one_of, whole
 from app.shared.prompt_rows import INTERVAL, BatchRowView, MeanInterval, RowState, in_order, mean_over
+from app.shared.settings_json import one_of, whole
 
 BatchOrder = Literal[
     "line", "prompt", "group", "steps", "certified_share", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio",

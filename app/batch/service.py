@@ -31,6 +31,7 @@ from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, senten
 from app.shared.files import write_text
 from app.shared.jobs import JobContext, JobView
 from app.shared.json import job_json, settings_json
+from app.shared.kept_steps import WrittenChain
 from app.shared.long_run import RunOfRows
 from app.shared.planning import Planner, pinned, prompted, without_calibration
 from app.shared.policies import certifies
@@ -47,7 +48,6 @@ from app.shared.thresholds import Thresholds
 from app.shared.travelling import sendable
 from app.shared.wiring import Services
 from app.shared.workers import Workers
-from app.shared.written_chains import WrittenChain
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan

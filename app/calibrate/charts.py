@@ -6,6 +6,7 @@ dash and marker, so that they are told apart without colour.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
@@ -203,3 +204,55 @@ def _run(bins: Sequence[Bin], name: str, symbol: str, dash: str) -> go.Scatter:
         hovertext=[f"steps {item.label}: τ {table_threshold(item.tau)}, {item.state}" for item in bins],
         hovertemplate="%{hovertext}<extra></extra>",
     )  # fmt: skip
+
+
+HISTOGRAM_HEIGHT = 220
+
+
+def support_histogram(
+    log_values: Sequence[float], tau: float, tau_text: str, support: str = "lower probability"
+) -> go.Figure:
+    """Support of the true tokens on a log scale, with the threshold."""
+    lowest = math.log10(max(min((math.exp(v) for v in log_values), default=1e-3), 1e-6))
+    first = max(-6.0, math.floor(lowest))
+    logs = [max(first, value / math.log(10)) for value in log_values]
+    size = (0.0 - first) / 27
+    counts = [0] * 27
+    for value in logs:
+        counts[min(26, int((value - first) / size))] += 1
+    places = [first + (i + 0.5) * size for i in range(27)]
+    limit = math.log10(tau) if tau > 0 else -math.inf
+    above = [n if x >= limit else 0 for n, x in zip(counts, places, strict=True)]
+    below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
+    figure = go.Figure(layout=plain_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
+    # the template colours bars by their order: the first and third place stay empty here
+    for name, values in (("", []), ("under the threshold", below), ("", []), ("at or over the threshold", above)):
+        figure.add_bar(
+            x=places[: len(values)], y=values, name=name, width=size * 0.9,
+            hovertemplate="%{y} " + name + "<extra></extra>",
+        )  # fmt: skip
+    figure.update_layout(barmode="stack")
+    ticks = list(range(int(first), 1))
+    figure.update_xaxes(
+        tickmode="array",
+        tickvals=ticks,
+        ticktext=[f"{10.0**t:.{-t}f}" for t in ticks],
+        range=[first, 0.02],
+        showgrid=False,
+        title={"text": f"{support} of the true next token, log scale", "standoff": 8},
+    )
+    figure.update_yaxes(rangemode="tozero", nticks=4)
+    if tau > 0:
+        under = sum(1 for value in log_values if value < math.log(tau))
+        figure.add_vline(x=limit, line={"dash": "5px,3px", "width": 1.5})
+        figure.add_annotation(
+            x=limit,
+            y=1,
+            yref="paper",
+            # Above the bars, which reach the top.
+            yanchor="bottom",
+            xanchor="right" if limit > first / 2 else "left",
+            text=f"<b>τ {tau_text}</b>, {under:,} fall below",
+            showarrow=False,
+        )
+    return figure

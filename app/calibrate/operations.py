@@ -21,9 +21,9 @@ from app.shared.errors import ServiceError
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.needs import LEAD, READ
-from app.shared.operations import Json, Read, Tell, command, operation
+from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.prompt_sets import grouping_note
-from app.shared.settings_json import calibration_request, columns_of
+from app.shared.settings_json import COLUMNS, columns_of
 from app.shared.terminal import PolicyOptions, calibration_id, pairs, wait_for
 from app.shared.wiring import Services
 from coft_core.conformal.bins import Bin
@@ -670,3 +670,11 @@ def delete_calibration(wired: Services, calibration: str) -> str:
     number = calibration_id(wired, calibration)
     wired[CalibrationService].delete(number)
     return f"Calibration {number} deleted."
+
+
+def calibration_request(name: str, given: Json | None) -> CalibrationRequest:
+    """A calibration request from JSON."""
+    settings = dict(given or {})
+    if isinstance(shares := settings.get("alpha_by_family"), dict):
+        settings["alpha_by_family"] = list(shares.items())
+    return record(CalibrationRequest, settings, others=(COLUMNS,), name=name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
+from app.calibrate.charts import comparison_figure, drift_figure, support_histogram, thresholds_figure
 from app.calibrate.form import ESTIMATORS, SPACINGS
 from app.calibrate.result_words import (
     OTHER_ALPHAS,
@@ -37,7 +37,6 @@ from app.calibrate.words import (
 )
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import ALL_GROUPS
-from app.shared.charts import support_histogram
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown, shown_to
 from app.shared.format import level, table_threshold

@@ -10,6 +10,7 @@ from typing import get_args
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from app.calibrate.readings import CalibrationReadings
 from app.calibrate.run import (
     NO_WEIGHTS,
     OPTIONS,
@@ -19,9 +20,16 @@ from app.calibrate.run import (
     estimated_weights,
     with_chains,
 )
-from app.calibrate.trial import NOTHING_MASKED, Trial, nothing_masked, preview_rows, require_maskable, usable_rows
+from app.calibrate.trial import (
+    NOTHING_MASKED,
+    CalibrationEstimate,
+    Trial,
+    nothing_masked,
+    preview_rows,
+    require_maskable,
+    usable_rows,
+)
 from app.shared.audits import CalibrationRequest, CalibrationSummary
-from app.shared.calibration_views import CalibrationReadings, summary_of
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, JobContext, require_own
@@ -29,7 +37,6 @@ from app.shared.long_run import LongRun
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, pinned, prompted
 from app.shared.prompt_sets import (
-    CalibrationEstimate,
     ParsedPromptSet,
     PromptPreview,
     PromptSetReader,
@@ -39,7 +46,7 @@ from app.shared.prompt_sets import (
     refused_rows,
     sample_of,
 )
-from app.shared.thresholds import Thresholds
+from app.shared.thresholds import Thresholds, summary_of
 from app.shared.wiring import Services
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationOptions

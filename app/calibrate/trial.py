@@ -13,14 +13,7 @@ from typing import Any
 from app.calibrate.run import CalibrationWork, calibrated
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.prompt_sets import (
-    CalibrationEstimate,
-    ParsedPromptSet,
-    PromptPreview,
-    RowError,
-    require_prompts,
-    rows_of,
-)
+from app.shared.prompt_sets import ParsedPromptSet, PromptPreview, RowError, require_prompts, rows_of
 from coft_core.calibrate.chains import BATCH_ROWS
 from coft_core.calibrate.run import example_length
 from coft_core.calibrate.true_tokens import TOKEN_BUDGET
@@ -310,3 +303,16 @@ def _needed(request: CalibrationRequest, families: Sequence[str]) -> int:
     shares = None if request.alpha_by_family is None else dict(request.alpha_by_family)
     levels = split_alpha(request.alpha, families, shares).values()
     return max(minimum_contexts(shift.level(exact_alpha(level))) for level in levels)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationEstimate:
+    """What a calibration will take, from a short trial with a few of its own prompts."""
+
+    prompts: int
+    contexts: int
+    needed: int
+    tried: int
+    seconds: float
+    unmasked: int
+    looked_at: int | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from app.calibrate.trial import CalibrationEstimate
 from app.shared.audits import (
     FAMILY_NAMES,
     CalibrationSummary,
@@ -21,7 +22,6 @@ from app.shared.format import (
     plural,
 )
 from app.shared.markup import laid_out
-from app.shared.prompt_sets import CalibrationEstimate
 from coft_core.conformal.drift import DriftReport
 
 SHOWN_PROMPT = 120

@@ -13,12 +13,12 @@ from app.compare.chains import MEANS, interval_words, memory
 from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary
 from app.compare.words import FIGURE, columns_table
 from app.shared.format import count, day, level, plural
-from app.shared.given import one_of, whole
 from app.shared.glossary import explained_titles
 from app.shared.markup import from_file, html
 from app.shared.policies import parameters_line, policy_name
 from app.shared.prompt_rows import MeanInterval
 from app.shared.prompt_words import Message
+from app.shared.settings_json import one_of, whole
 from db.prompt_sets import PromptSetRecord
 
 PAGE_ROWS = 50

@@ -27,10 +27,10 @@ from app.shared.format import (
     signed,
     times_likelier,
 )
-from app.shared.given import decimal, whole
 from app.shared.markup import certificate_state, html
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.prompt_words import Message, finished_text
+from app.shared.settings_json import decimal, whole
 from app.shared.step_words import certificate_words, step_card
 from app.shared.thinking import thinking_sentence
 from coft_core.conformal.informative import BY_CONSTRUCTION

@@ -17,8 +17,8 @@ from app.report.findings import Finding, counts, finding_of, lead, row_of
 from app.report.html import environment
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
-from app.shared.computations import session_noise
 from app.shared.formal_reports import AuditedBatch, RateTable, Statement
+from app.shared.kept_steps import session_noise
 from app.shared.policies import info_of, parameters_line
 from app.shared.verdicts import standing
 from coft_core.assets import assets_path

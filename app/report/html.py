@@ -17,9 +17,9 @@ from app.report.drawings import steps_chart, strip
 from app.report.findings import counts, finding_of, lead, row_of
 from app.report.tables import SessionData
 from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
-from app.shared.computations import computations_of, session_noise
 from app.shared.format import plural, probability, signed, table_threshold, times
 from app.shared.json import span_state
+from app.shared.kept_steps import computations_of, session_noise
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about, policy_name
 from app.shared.step_words import counted_claim, set_size, shapes
 from app.shared.thinking import thinking_sentence, thinking_view

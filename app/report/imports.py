@@ -14,9 +14,9 @@ from app.report.verify.run import BundleVerifier
 from app.report.verify.structure import SIGNATURE_CHECK
 from app.shared.audits import preview_from_json
 from app.shared.calibrations import bins_of, fields_of
-from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError
 from app.shared.files import plain_json
+from app.shared.kept_steps import computations_of, session_noise
 from app.shared.limits import DiskRoom
 from app.shared.wiring import Services
 from coft_core.errors import CoftError

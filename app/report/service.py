@@ -33,9 +33,8 @@ from app.review.service import VerdictService
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
-from app.shared.fingerprints import detector_parts
 from app.shared.formal_reports import AuditedBatch, Statement
-from app.shared.planning import stored_list
+from app.shared.planning import detector_parts, stored_list
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services

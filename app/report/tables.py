@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.shared.audits import settings_from_json
-from app.shared.computations import computations_of, stated_noise
 from app.shared.files import to_csv
-from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text
+from app.shared.json import candidate_json, chain_json, family_json, refused_by, span_state
+from app.shared.kept_steps import computations_of, stated_noise
 from app.shared.thinking import STORED as STORED_MARKS
 from app.shared.thinking import step_parts
 from app.shared.verdicts import StandingVerdict, log_csv, owner_of, standing, verdict_at
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.step_numbers import step_numbers
-from coft_core.types import Certificate, Step
+from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.verdicts import AnnotationRecord
 
@@ -175,3 +175,12 @@ def candidates_csv(data: SessionData) -> str:
 def annotations_csv(data: SessionData) -> str:
     """One row an entry of the verdict log, oldest first; steps count from 1."""
     return log_csv(data.record.id, data.log)
+
+
+def spans_text(spans: tuple[Span, ...]) -> str:
+    """Spans in one cell of a report: a JSON list of ``[start, end, family, state, source, score]``.
+
+    The state is ``"masked"``, ``"kept"`` or ``"suggested"``; a score that nobody gave is null.
+    """
+    rows = [[s.start, s.end, s.category, span_state(s), s.source, s.score] for s in spans]
+    return json.dumps(rows)

@@ -44,20 +44,8 @@ class PolicyInfo:
     differs: str = ""
 
 
-UntilKind = Literal["fallback", "sensitive", "overruled", "steps"]
-"""What a run may be stopped by, beside the end of the chain."""
-
 SENSITIVE = 0.5
 """Absolute log ratio from which pages call a token attribute-sensitive."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunUntil:
-    """The step that ends a run: it is the last one written."""
-
-    kind: UntilKind
-    threshold: float = SENSITIVE
-    steps: int = 20
 
 
 KINDS_OF_MEMORY = {

@@ -2,112 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from app.shared.audits import FAMILY_NAMES, AuditView, CalibrationSummary, CalibrationView, SettingsFit
-from app.shared.format import count, level, percentage, plural, threshold
-from app.shared.markup import html
+from app.shared.audits import FAMILY_NAMES, CalibrationSummary, CalibrationView, SettingsFit
+from app.shared.format import count, percentage, plural
 from app.shared.policies import info_of, policy_name
-from app.shared.prompt_words import Message
-from coft_core.conformal.chain import ChainCertificate
-from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.informative import WHY_WEAK
 from coft_core.types import OWN
-
-FACTORIZED = (
-    "With one mask for each family there is no certificate for the whole chain; each step is certified by itself, "
-    "for every family."
-)
-
-
-def chain_panel(chain: ChainCertificate | None) -> Message | None:
-    """A chain's sentence, its weakest step (0-based) and both answers; None where there is no certificate for it."""
-    if chain is None:
-        return None
-    return {"text": chain.sentence, "weakest": chain.weakest, "parts": [_sequence(chain), _union(chain)]}
-
-
-def no_chain(view: AuditView) -> str:
-    """Why a session has no certificate for whole chains although it has a calibration; empty where none is expected."""
-    return FACTORIZED if view.calibration is not None and view.settings.mask_layout == "factorized" else ""
-
-
-def _sequence(chain: ChainCertificate) -> Message:
-    sequence = chain.sequence
-    state, label, says = {
-        True: (
-            "calibrated",
-            "threshold held",
-            f"The text as a whole passes the {percentage(1 - chain.sequence.alpha)} test.",
-        ),
-        False: (
-            "missed",
-            "threshold missed",
-            f"The text as a whole misses the {percentage(1 - chain.sequence.alpha)} test at step {chain.weakest + 1}.",
-        ),
-        None: ("uninformative", "says nothing", chain.reason),
-    }[chain.sequence_certified]
-    return {
-        "t": "As one chain",
-        "s": state,
-        "b": label,
-        "says": says,
-        "rows": [
-            ("Weakest token", f"step {chain.weakest + 1}"),
-            (
-                "Its probability as typed" if chain.certified_in == "factual" else "Its lower probability",
-                _small(chain.log_support),
-            ),
-            ("Needed", _small(sequence.log_tau) if sequence.log_tau > -math.inf else "none"),
-            ("Rests on", plural(sequence.contexts, "context")),
-            ("Holds for", sequence.applies),
-            ("Lengths", sequence.lengths.sentence),
-        ],
-    }
-
-
-def _union(chain: ChainCertificate) -> Message:
-    bound = chain.union
-    state, label, says = {
-        True: ("calibrated", "thresholds held" if bound.level > 0 else "no guarantee", _bound_says(chain)),
-        False: ("missed", "threshold missed", "A token misses the threshold of its own step."),
-        None: (
-            "uninformative",
-            "says nothing",
-            "A step’s threshold is borrowed or says nothing, so the risks cannot be added up.",
-        ),
-    }[chain.union_certified]
-    return {
-        "t": "Step by step",
-        "s": state if bound.level > 0 or state != "calibrated" else "uninformative",
-        "b": label,
-        "says": says,
-        "rows": [
-            ("Risk of one step, α", level(bound.alpha)),
-            ("Steps counted, in whole blocks", count(bound.charged)),
-            ("All true tokens pass", f"at least {percentage(bound.level)}" if bound.level > 0 else "no guarantee"),
-            (f"For {percentage(1 - bound.alpha)} together, α of a step", threshold(bound.alpha_needed)),
-            ("which needs", plural(bound.contexts_needed, "context")),
-        ],
-    }
-
-
-def _bound_says(chain: ChainCertificate) -> str:
-    risks, left = f"the risks of {plural(chain.union.charged, 'step')} add up", chain.union.level
-    if left > 0:
-        return (
-            f"Each token passes at its own step; {risks}, which leaves at least {percentage(left)} for the whole text."
-        )
-    return f"No guarantee for the whole text: each token passes at its own step, but {risks} to 1 or more."
-
-
-def _small(log_value: float) -> str:
-    """A probability that may be tiny, with two significant digits."""
-    value = math.exp(log_value)
-    return threshold(value) if value >= 1e-4 else "0" if value == 0 else f"{value:.1e}".replace("e-0", "e-")
-
 
 DRIFT_STATES = {
     "fresh": "Still fits your prompts",
@@ -242,21 +144,6 @@ def _prompted(template: str) -> str:
 def group_choices(groups: Sequence[GroupSummary]) -> list[tuple[str, str]]:
     """Groups for a menu; those with too few contexts say so."""
     return [ALL_GROUPS, *((_group_name(group), group.name) for group in groups)]
-
-
-def drift_badge(report: DriftReport | None, calibration_id: int) -> str:
-    """Whether the audits so far speak against a calibration, linked to where it is explained."""
-    if report is None:
-        return ""
-    return html(
-        """
-        <p><a class="badge drift-{{ report.status }}" href="./calibrate?run={{ run }}#drift"
-          title="{{ report.sentence }} {{ report.figures }}">{{ words }}</a></p>
-        """,
-        report=report,
-        run=calibration_id,
-        words=DRIFT_STATES.get(report.status, report.status),
-    )
 
 
 def coverage_line(summary: CalibrationSummary) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import html
-import inspect
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
-from gradio.blocks import BlockFunction
 from gradio.components import Component
 from gradio.context import LocalContext
 from gradio.events import Dependency
 from starlette.requests import HTTPConnection, cookie_parser
 
-from app.shared.errors import USER_ERRORS, sentence_of
+from app.shared.errors import USER_ERRORS
 from app.shared.needs import Need, needs
 from app.shared.visitors import Visitor, answering, visitor_asking, visitor_of
 
@@ -37,7 +35,7 @@ def shown(handler: Callable[P, T]) -> Callable[P, T]:
             try:
                 return handler(*args, **kwargs)
             except USER_ERRORS as error:
-                raise _message(str(error)) from error
+                raise message(str(error)) from error
 
     return wrapped
 
@@ -47,53 +45,13 @@ def shown_to(need: Need) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return lambda handler: needs(need)(shown(handler))
 
 
-def answer_in_sentences(app: gr.Blocks) -> None:
-    """Answer arguments that cannot be read, and faults of the program, in one sentence.
-
-    Gradio would answer nothing, and write a traceback with what was sent to the log.
-    """
-    read, process = app.preprocess_data, app.process_api
-
-    async def reading(function: BlockFunction, *given: Any, **named: Any) -> Any:
-        try:
-            return await read(function, *given, **named)
-        except gr.Error:
-            raise
-        except USER_ERRORS as error:
-            raise _message(str(error)) from error
-        except Exception as error:
-            raise _message(_unreadable(function)) from error
-
-    async def processing(*given: Any, request: Any = None, **named: Any) -> Any:
-        try:
-            # Files are read before the handler is asked, and given out after it.
-            with answering(_visitor(request)):
-                return await process(*given, request=request, **named)
-        except gr.Error as error:
-            error.print_exception = False
-            raise
-        except Exception as error:
-            raise _message(sentence_of(error)) from error
-
-    app.preprocess_data, app.process_api = reading, processing
-
-
-def _unreadable(function: BlockFunction) -> str:
-    if function.api_visibility != "public":
-        return "The page sent what its event cannot take; load the page again."
-    names = ", ".join(inspect.signature(function.fn).parameters)
-    return (
-        f"The arguments of {function.api_name} cannot be read; give {names}, each of its type: a number as a finite "
-        "one, and a file as one that you have uploaded."
-    )
-
-
 def _asking() -> Visitor | None:
     """Whose page has triggered the event; None where none has."""
-    return _visitor(LocalContext.request.get(None))
+    return requesting_visitor(LocalContext.request.get(None))
 
 
-def _visitor(request: gr.Request | None) -> Visitor | None:
+def requesting_visitor(request: gr.Request | None) -> Visitor | None:
+    """Who has sent a request to Gradio; None where no page has."""
     if request is None:
         return None
     asking = getattr(request, "request", None)
@@ -110,7 +68,7 @@ def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
         try:
             yield from handler(*args, **kwargs)
         except USER_ERRORS as error:
-            raise _message(str(error)) from error
+            raise message(str(error)) from error
 
     return wrapped
 
@@ -141,7 +99,8 @@ def told(error: Exception) -> None:
     gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=None)
 
 
-def _message(said: str) -> gr.Error:
+def message(said: str) -> gr.Error:
+    """A refusal as Gradio shows it."""
     return gr.Error(html.escape(said, quote=False), title=TITLE, duration=None, print_exception=False)
 
 

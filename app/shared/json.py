@@ -5,7 +5,6 @@ Probabilities stand in place of logarithms, steps count from 1, and an absent th
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +13,6 @@ from app.shared.audits import AuditSettings, AuditView
 from app.shared.jobs import JobView
 from app.shared.thinking import thinking_json
 from coft_core.conformal.chain import ChainCertificate
-from coft_core.decode.contributions import LeaveOneOut
 from coft_core.step_numbers import step_numbers
 from coft_core.types import Candidate, FamilyStep, Span, Step
 
@@ -82,21 +80,6 @@ def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
     }
 
 
-def contributions_json(contributions: LeaveOneOut) -> dict[str, Any]:
-    """What each masked span contributes to the tokens of a chain; contributions need not sum to the total."""
-    return {
-        "steps": [step + 1 for step in contributions.steps],
-        "token_ids": list(contributions.token_ids),
-        "sensitivity": list(contributions.sensitivity),
-        "log_ratio": list(contributions.log_ratio),
-        "interaction": list(contributions.interaction),
-        "spans": [
-            {**span_json(span.span), "sensitivity": list(span.sensitivity), "log_ratio": list(span.log_ratio)}
-            for span in contributions.spans
-        ],
-    }
-
-
 def settings_json(settings: AuditSettings) -> dict[str, Any]:
     """The settings of an audit, the policy's own parameters as an object."""
     return {**asdict(settings), "parameters": dict(settings.parameters)}
@@ -139,15 +122,6 @@ def session_json(view: AuditView) -> dict[str, Any]:
 def span_json(span: Span) -> dict[str, Any]:
     """A span: offsets, family, source with its detail and how sure it is, whether it is kept or only suggested."""
     return asdict(span)
-
-
-def spans_text(spans: tuple[Span, ...]) -> str:
-    """Spans in one cell of a report: a JSON list of ``[start, end, family, state, source, score]``.
-
-    The state is ``"masked"``, ``"kept"`` or ``"suggested"``; a score that nobody gave is null.
-    """
-    rows = [[s.start, s.end, s.category, span_state(s), s.source, s.score] for s in spans]
-    return json.dumps(rows)
 
 
 def span_state(span: Span) -> str:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from starlette.datastructures import Headers
-from starlette.requests import HTTPConnection
 
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.visitors import present_account, visitor_asking
+from app.shared.visitors import present_account
 from app.shared.wiring import Services
 from coft_core.errors import ModelLoadError
 from db.accounts import AccountRecord
@@ -21,11 +15,8 @@ from db.database import Database
 from db.disk import DiskRepository
 from db.types import StoreError
 
-HOUR = 3600.0
 SECONDS = 60.0
 """For how long an account that has room is not measured again: it takes a walk through all that it made."""
-SHARES = 4
-"""A visitor's events take at most this part of the places that wait for their turn."""
 NOT_OFFERED = (
     "This server does not load the model {name!r}; choose one that it offers: {offered}. The server's owner lists them "
     "in COFT_MODELS."
@@ -51,14 +42,6 @@ class OfferedModels:
         if path.is_absolute() or ".." in path.parts or path.parts[:1] in ((".",), ("~",)):
             return any(path.resolve().is_relative_to(folder) for folder in self._folders)
         return any(name == part or (part.endswith("/") and name.startswith(part)) for part in self._listed)
-
-
-def address_of(connection: HTTPConnection) -> str:
-    """Whose share a request takes: the account's, and else that of its address, which cookies cannot vary."""
-    visitor = visitor_asking(connection)
-    if visitor.account is not None:
-        return visitor.owner or ""
-    return "" if connection.client is None else connection.client.host
 
 
 class DiskRoom:
@@ -111,61 +94,6 @@ class DiskRoom:
         """Refuse what would make the store grow."""
         if problem := self.problem(present_account()):
             raise ServiceError(problem)
-
-
-class UploadShares:
-    """How much each visitor has uploaded in the last hour."""
-
-    def __init__(
-        self, megabytes: int, clock: Callable[[], float] = time.monotonic, room: DiskRoom | None = None
-    ) -> None:
-        """Allow each visitor so many megabytes an hour, 0 setting no limit, while the store has room."""
-        self._most = megabytes * 1_000_000
-        self._room = room
-        self._clock = clock
-        self._taken: deque[tuple[float, str, int]] = deque()
-
-    def take(self, address: str, size: int) -> bool:
-        """Count an upload; False where it is more than the visitor may, and is not counted."""
-        if not self._most:
-            return True
-        now = self._clock()
-        while self._taken and self._taken[0][0] <= now - HOUR:
-            self._taken.popleft()
-        if sum(one for _, whose, one in self._taken if whose == address) + size > self._most:
-            return False
-        self._taken.append((now, address, size))
-        return True
-
-    def problem(self, connection: HTTPConnection, largest: int) -> tuple[int, str] | None:
-        """Why an upload is not taken; None where it is, or is none. One without a length counts as the largest."""
-        if not connection.url.path.endswith("/upload"):
-            return None
-        if self._room is not None and (full := self._room.problem(visitor_asking(connection).account)):
-            return 507, full
-        stated = Headers(scope=connection.scope).get("content-length", "")
-        if self.take(address_of(connection), int(stated) if stated.isdecimal() else largest):
-            return None
-        return 429, (
-            f"More than {self._most // 1_000_000} MB were uploaded from here within an hour; upload more later. "
-            "The server's owner sets that in COFT_UPLOADS_MB_PER_HOUR."
-        )
-
-
-def share_queue(queue: Any) -> None:
-    """Let no visitor take more than her share of the places in which events wait for their turn."""
-    push = queue.push
-
-    async def shared(body: Any, request: Any, username: str | None) -> Any:
-        waiting = [event for waits in queue.event_queue_per_concurrency_id.values() for event in waits.queue]
-        asking = address_of(request)
-        own = sum(address_of(event.request) == asking for event in waiting)
-        if queue.max_size is not None and own >= max(1, queue.max_size // SHARES):
-            said = f"{own} of your requests wait for their turn; wait until some are answered."
-            return False, said, "queue_full"
-        return await push(body, request, username)
-
-    queue.push = shared
 
 
 def require_room_for_job(unfinished: int, settings: Settings) -> None:

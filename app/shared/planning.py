@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
@@ -28,12 +29,11 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 from coft_core.policies.factorized import PREFIX
 from coft_core.policies.registry import method
-from coft_core.text.detection import SpanDetector
+from coft_core.text.detection import BESIDE_NAMED, SpanDetector
 from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, masked_pieces
 from coft_core.text.rendering import Rendering, moment_of
 from coft_core.text.sentinel import sentinel_sentence
 from coft_core.text.thinking import ThinkingMarks
-from coft_core.text.tokens import require_encodable
 from coft_core.text.turns import Frame
 from coft_core.text.user_list import UserList
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Certificate, Span
@@ -173,19 +173,6 @@ def _kept_by_whitelist(prompt: MaskedPrompt, asked: Sequence[Span]) -> tuple[str
         f"“{word}” is on the whitelist, so it stays visible; take it off the list to mask it."
         for word in dict.fromkeys(words)
     )
-
-
-def forced_token(model: LanguageModel, token: int | str) -> int:
-    """The id of a token to force."""
-    if isinstance(token, int):
-        return token
-    require_encodable(token, "The token to force")
-    token_id = model.single_token(token)
-    if token_id is None:
-        raise InvalidInputError(
-            f"“{token}” is not one token of this model; type a shorter piece, and mind that a leading space counts."
-        )
-    return token_id
 
 
 LAYOUTS = ("joint", "factorized")
@@ -367,3 +354,29 @@ def without_calibration(settings: AuditSettings) -> AuditSettings:
 def _name_of(prompt: str) -> str:
     words = " ".join(prompt.split())
     return words if len(words) <= 60 else f"{words[:57].rstrip()}…"
+
+
+_DETECTOR = re.compile(
+    rf"(?P<found>.*?), (?:suggestions of (?P<suggested>[a-z+]+)(?:{BESIDE_NAMED})?|no suggestions)"
+    r"(?:, (?P<listed>list .+\+[0-9a-f]{12,64}))?",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorParts:
+    """A detector's version: lexicons and pipeline, masked families, and the word list's label, empty if none."""
+
+    found_by: str
+    masked_families: tuple[str, ...]
+    user_list: str
+
+
+def detector_parts(version: str) -> DetectorParts | None:
+    """Take a detector's version apart; None if it is of another form."""
+    match = _DETECTOR.fullmatch(version)
+    if match is None:
+        return None
+    suggested = (match["suggested"] or "").split("+")
+    masked = tuple(family for family in FAMILIES if family not in suggested)
+    return DetectorParts(match["found"], masked, match["listed"] or "")

@@ -65,19 +65,6 @@ class PromptPreview:
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationEstimate:
-    """What a calibration will take, from a short trial with a few of its own prompts."""
-
-    prompts: int
-    contexts: int
-    needed: int
-    tried: int
-    seconds: float
-    unmasked: int
-    looked_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SamplePromptSet:
     """A prompt set that comes with the program, by the name of its file and with the title of a menu."""
 

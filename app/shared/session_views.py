@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from app.shared.audits import AuditSettings, AuditView, ChainProgress, preview_from_json, settings_from_json
-from app.shared.computations import computations_of, session_noise
+from app.shared.kept_steps import computations_of, session_noise
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
 from app.shared.thinking import thinking_view

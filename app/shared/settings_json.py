@@ -1,20 +1,16 @@
-"""What operations are given as plain JSON, read as the services' own requests."""
+"""What programs and pages give, read as settings, numbers and choices."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-from app.shared.audits import AuditSettings, CalibrationRequest
+from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.files import decode, plain_json, read_bytes
 from app.shared.operations import Json, Read, checked, record
 from app.shared.policies import parameter_values, policy_info
-from coft_core.text.turns import conversation_from
 from coft_core.types import Span
-
-MOST_BYTES = 20_000_000
-"""Largest file of messages that is read."""
 
 COLUMNS = "columns"
 """The one setting of a calibration, a batch or a comparison that belongs to its file."""
@@ -31,14 +27,6 @@ def settings_from_json(given: Json | None, others: tuple[str, ...] = ()) -> Audi
     return record(AuditSettings, plain, parameters=values)
 
 
-def calibration_request(name: str, given: Json | None) -> CalibrationRequest:
-    """A calibration request from JSON."""
-    settings = dict(given or {})
-    if isinstance(shares := settings.get("alpha_by_family"), dict):
-        settings["alpha_by_family"] = list(shares.items())
-    return record(CalibrationRequest, settings, others=(COLUMNS,), name=name)
-
-
 def columns_of(given: Json | None) -> dict[str, str] | None:
     """Column by field of a prompt set, from the same JSON; None reads each field from the column of its name."""
     columns = (given or {}).get(COLUMNS)
@@ -52,24 +40,37 @@ def spans_from_json(given: list[Json] | None) -> tuple[Span, ...] | None:
     return None if given is None else tuple(sorted(record(Span, item, what="span's field") for item in given))
 
 
-def asked_prompt(prompt: str, messages: object) -> str:
-    """The prompt, or the conversation that is given in its place."""
-    if messages is not None and prompt.strip():
-        raise ServiceError("A prompt and messages are given; give one of them.")
-    if messages is None and not prompt.strip():
-        raise ServiceError("The prompt is empty; type at least one word, or give messages.")
-    return prompt if messages is None else conversation_from(messages)[0]
-
-
-def read_messages(file: Path) -> object:
-    """What a JSON file with messages holds."""
-    try:
-        return plain_json(decode(read_bytes(file, file.name, MOST_BYTES), file.name))
-    except (ValueError, RecursionError) as error:
-        raise ServiceError(f"{file.name} is no JSON ({error}).") from error
-
-
 Settings = Annotated[AuditSettings, Read(settings_from_json)]
 """An argument with the settings of an audit."""
 
 USUAL = AuditSettings()
+
+
+WHOLE = "a whole number"
+
+
+def decimal(given: Mapping[str, Any], name: str, called: str = "", kind: str = "a number") -> float:
+    """A number; ``called`` is what the sentence that refuses it calls it."""
+    refused = ServiceError(f"The {called or name} cannot be {given.get(name)!r}; give {kind}.")
+    try:
+        value = float(given[name])
+    except (KeyError, TypeError, ValueError) as error:
+        raise refused from error
+    if not math.isfinite(value) or (kind == WHOLE and value != int(value)):
+        raise refused
+    return value
+
+
+def whole(given: Mapping[str, Any], name: str, called: str = "", usual: int | None = None) -> int:
+    """A whole number; ``usual`` where the page sends none."""
+    if usual is not None and given.get(name) is None:
+        return usual
+    return int(decimal(given, name, called, WHOLE))
+
+
+def one_of(given: Mapping[str, Any], name: str, choices: Sequence[str], usual: str = "") -> str:
+    """One of several names; ``usual`` where the page sends none."""
+    value = str(given.get(name) or usual)
+    if value not in choices:
+        raise ServiceError(f"There is no {name} {value!r}; choose one of {', '.join(filter(None, choices))}.")
+    return value

@@ -16,8 +16,7 @@ from app.shared.errors import ServiceError
 from app.shared.events import or_refusal
 from app.shared.markup import hint, html, laid_out, place
 from app.shared.planning import policy_of
-from app.shared.policies import KNOWN_POLICIES, fitted, info_of
-from app.shared.policy_menu import parameters_from, parameters_text
+from app.shared.policies import KNOWN_POLICIES, fitted, info_of, parameters_from, parameters_text
 from app.shared.prompt_words import family_choices, list_choices
 from coft_core.conformal.groups import GroupSummary
 from coft_core.types import FAMILIES

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from threading import Lock
 
 from app.shared.audits import AuditSettings, CalibrationSummary, CertifiedIn
-from app.shared.calibration_views import joined, merged_bins, summary_of
 from app.shared.calibrations import CalibrationStore, drift_of
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
@@ -15,7 +16,8 @@ from coft_core.conformal.bins import Bin, PositionBins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import WINDOW, DriftReport
 from coft_core.conformal.part import Part
-from coft_core.fingerprint import certified_in
+from coft_core.fingerprint import Fingerprint, certified_in
+from db.calibrations import CalibrationRecord
 from db.chains import SessionBeginning
 from db.sessions import SessionsRepository
 
@@ -149,3 +151,41 @@ def _weakest(parts: list[Part | None], positions: PositionBins, index: int) -> B
         rank=worst.rank,
         inherited_from=worst.inherited_from,
     )
+
+
+def summary_of(record: CalibrationRecord) -> CalibrationSummary:
+    """A run in a list; its coverage is that at its own alpha."""
+    coverage = record.coverage or {}
+    return CalibrationSummary(
+        id=record.id,
+        name=record.name,
+        model=record.model,
+        estimator=record.estimator,
+        source=record.source,
+        lam=record.lam,
+        alpha=record.alpha,
+        contexts=record.context_count,
+        coverage=coverage.get("coverage"),
+        coverage_low=coverage.get("low"),
+        coverage_high=coverage.get("high"),
+        created_at=record.created_at,
+        embedded=record.embedded,
+        mask_layout=record.mask_layout,
+        certified_in=certified_in(Fingerprint.from_dict(record.fingerprint)),
+    )
+
+
+def merged_bins(part: Part) -> tuple[Bin, ...]:
+    """Bins in order; neighbours without data of their own that borrow from the same bin stand in one row."""
+    evenness = {entry.label: entry for entry in part.evenness}
+    return joined(replace(entry, evenness=evenness.get(entry.label)) for entry in part.bins)
+
+
+def joined(bins: Iterable[Bin]) -> tuple[Bin, ...]:
+    """Bins in order; neighbours without data of their own that borrow from the same bin become one."""
+
+    def key(entry: Bin) -> tuple[object, ...]:
+        return (entry.state, entry.inherited_from) if entry.contexts == 0 else (entry.first_step,)
+
+    runs = [list(group) for _, group in groupby(bins, key)]
+    return tuple(replace(run[0], last_step=run[-1].last_step) for run in runs)

@@ -70,6 +70,14 @@ def visitor_asking(connection: HTTPConnection) -> Visitor:
     return signed_in if isinstance(signed_in, Visitor) else visitor_of(connection.cookies)
 
 
+def share_of(connection: HTTPConnection) -> str:
+    """Whose share a request takes: the account's, and else that of its address, which cookies cannot vary."""
+    visitor = visitor_asking(connection)
+    if visitor.account is not None:
+        return visitor.owner or ""
+    return "" if connection.client is None else connection.client.host
+
+
 _present: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
 
 

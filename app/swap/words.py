@@ -14,11 +14,11 @@ from app.shared.charts import FONT_SIZE, MONO, plain_layout
 from app.shared.errors import ServiceError
 from app.shared.exchanges import Variant
 from app.shared.format import percentage, plural, probability, quoted, shown_token
-from app.shared.given import whole
 from app.shared.json import span_json
 from app.shared.markup import laid_out
 from app.shared.policies import info_of, parameters_line, policy_name
 from app.shared.prompt_words import Message, finished_text
+from app.shared.settings_json import whole
 from app.shared.step_words import shapes, spoken_state, token_marks
 from app.swap.types import (
     SwapChain,

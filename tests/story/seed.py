@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from app.audit.service import AuditService
+from app.audit.until import RunUntil
 from app.batch.service import BatchService
 from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.settings import Settings
-from app.shared.audits import AuditSettings, CalibrationRequest, RunUntil, StartAudit
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import ACTIVE, JobService
 from app.shared.project_cache import ProjectCache
 from app.shared.rollouts import RolloutPool

@@ -10,7 +10,7 @@ from statistics import median
 from app.report.document import SummaryPart, summary_of
 from app.report.verify.findings import Findings, Within, check
 from app.report.verify.loaded import Loaded
-from app.shared.computations import computations_of
+from app.shared.kept_steps import computations_of
 from app.shared.policies import info_of
 from coft_core.conformal.informative import certifies
 from coft_core.model.noise import noise_of

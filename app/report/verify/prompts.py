@@ -13,8 +13,7 @@ from app.report.verify.findings import Findings, Within, check
 from app.report.verify.loaded import Loaded
 from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, preview_from_json
 from app.shared.errors import ServiceError
-from app.shared.fingerprints import detector_parts
-from app.shared.planning import controls_of, policy_of
+from app.shared.planning import controls_of, detector_parts, policy_of
 from app.shared.policies import certifies, policy_info
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint, same_digests

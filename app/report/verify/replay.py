@@ -15,9 +15,8 @@ from app.report.verify.findings import Findings, Skipped, Within, check
 from app.report.verify.loaded import Loaded, place_of
 from app.shared.audits import preview_from_json
 from app.shared.errors import ServiceError
-from app.shared.fingerprints import detector_parts
 from app.shared.model_host import ModelHost, label_of
-from app.shared.planning import policy_of, preview_of, rendering_of
+from app.shared.planning import detector_parts, policy_of, preview_of, rendering_of
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan, with_scorers

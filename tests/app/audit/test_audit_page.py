@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Page, Request, expect
 
 from app.audit.service import AuditService
-from app.shared.audits import AuditSettings, RunUntil, StartAudit
+from app.audit.until import RunUntil
+from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
 from coft_core.types import Span
 from tests.browser import PATIENCE_MS

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.audit.service import AuditService
-from app.audit.words import contributions_message, session_message, steps_message
-from app.shared.chain_words import no_chain
+from app.audit.words import contributions_message, no_chain, session_message, steps_message
 from app.shared.step_words import step_card
 from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.chain import ChainCertificate

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.audit.service import AuditService
-from app.audit.until import met, until_from_text
-from app.shared.audits import AuditSettings, RunUntil, StartAudit
+from app.audit.until import RunUntil, met, until_from_text
+from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span
 

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from app.audit.handlers import frames
-from app.audit.until import until_from
-from app.shared.audits import AuditSettings, RunUntil
+from app.audit.until import RunUntil, until_from
+from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.settings_rail import FIELDS, StoredChoices, control_values, kept_settings
 from tests.records import make_step

@@ -19,11 +19,11 @@ from app.calibrate.form import (
     fields_from,
     shares_line,
 )  # fmt: skip
+from app.calibrate.operations import calibration_request as request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.prompt_form import parsed_from
 from app.shared.prompt_sets import PromptSetReader
-from app.shared.settings_json import calibration_request as request_from_json
 from app.shared.settings_json import columns_of
 from app.shared.settings_rail import terms
 from coft_core.types import FAMILIES

@@ -27,6 +27,7 @@ from app.calibrate.result_words import (
     thresholds,
 )  # fmt: skip
 from app.calibrate.service import CalibrationService
+from app.calibrate.trial import CalibrationEstimate
 from app.calibrate.words import (
     comparison_choices,
     comparison_settings,
@@ -41,7 +42,7 @@ from app.shared.chain_words import calibration_status
 from app.shared.format import duration
 from app.shared.job_watch import job_said, job_status, resumable_jobs
 from app.shared.prompt_form import accept_box, marked_text, needs_mapping, preview_rows, prompt_set, row_errors
-from app.shared.prompt_sets import CalibrationEstimate, ParsedPromptSet, PromptPreview, RowError
+from app.shared.prompt_sets import ParsedPromptSet, PromptPreview, RowError
 from app.shared.wiring import Services
 from coft_core.conformal.informative import TOO_FEW, TOO_WEAK
 from coft_core.types import FAMILIES, Span

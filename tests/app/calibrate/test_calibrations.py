@@ -15,10 +15,10 @@ from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate import trial as estimates
 from app.calibrate.operations import calibration_json, drift_json
+from app.calibrate.readings import CalibrationReadings
 from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
-from app.shared.calibration_views import CalibrationReadings
 from app.shared.calibrations import EMBEDDED_CALIBRATION, CalibrationStore, drift_of
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService

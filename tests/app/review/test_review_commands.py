@@ -10,9 +10,9 @@ from app.bootstrap import services
 from app.review.log import VerdictRequest
 from app.review.operations import add_comment, assign_reviews, list_assignments, list_disagreements, team_agreement
 from app.review.service import VerdictService
+from app.serving.endpoints import callable_of
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.endpoints import callable_of
 from tests.conftest import load_tiny
 
 

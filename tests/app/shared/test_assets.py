@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from app.bootstrap import FEATURES
-from app.shared.page_files import FIRST, PLOTLY, PageFiles, page_files, served, styles_of, with_nonce
+from app.serving.pages import FIRST, PLOTLY, PageFiles, page_files, served, styles_of, with_nonce
 from app.shared.web import ASSETS
 
 PAGES = [feature.page for feature in FEATURES if feature.page]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.shared.addresses import Addresses
+from app.serving.addresses import Addresses
 from app.shared.wiring import Services
 
 Opener = Callable[..., Page]

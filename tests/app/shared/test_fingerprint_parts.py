@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.shared.fingerprints import detector_parts, mask_settings
+from app.audit.fitting import mask_settings
+from app.shared.planning import detector_parts
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import MaskSettings
 from coft_core.text.user_list import UserList

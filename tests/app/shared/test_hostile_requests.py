@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from app.audit.service import AuditService
 from app.bootstrap import FEATURES
+from app.serving.endpoints import callable_of
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.endpoints import callable_of
 from app.shared.errors import USER_ERRORS, ServiceError
 from app.shared.operations import Argument, Operation
 from tests.app.accounts.conftest import quick_accounts

@@ -13,7 +13,7 @@ from gradio.utils import get_function_description
 
 from app.cli import main
 from app.server import finish_agents
-from app.shared.endpoints import callable_of
+from app.serving.endpoints import callable_of
 from app.shared.errors import ServiceError
 from app.shared.operations import OnTerminal, operation, text_of
 

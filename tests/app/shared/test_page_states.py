@@ -7,7 +7,7 @@ import sys
 import gradio as gr
 import pytest
 
-from app.shared.page_states import PageStates
+from app.serving.gradio_changes import PageStates
 
 
 @pytest.fixture

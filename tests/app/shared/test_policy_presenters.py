@@ -11,8 +11,15 @@ import pytest
 from app.shared.audits import AuditSettings
 from app.shared.chain_words import calibration_choices
 from app.shared.errors import ServiceError
-from app.shared.policies import KNOWN_POLICIES, own_parameters, policy_about, policy_name
-from app.shared.policy_menu import parameters_from, parameters_text, policies_json
+from app.shared.policies import (
+    KNOWN_POLICIES,
+    own_parameters,
+    parameters_from,
+    parameters_text,
+    policies_json,
+    policy_about,
+    policy_name,
+)
 from app.shared.settings_json import settings_from_json as audit_settings
 from app.shared.settings_rail import (
     FIELDS,

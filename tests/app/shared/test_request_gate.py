@@ -19,10 +19,10 @@ from starlette.datastructures import Headers
 from app.bootstrap import FEATURES, services
 from app.cli import main
 from app.server import build_app, launch_options
+from app.serving.gate import ALWAYS_TLS, EVERYWHERE_FORBIDDEN, HEADERS, POLICY, Allowed, RequestGate
+from app.serving.gradio_changes import SENTENCE
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.own_files import SENTENCE
-from app.shared.request_gate import ALWAYS_TLS, EVERYWHERE_FORBIDDEN, HEADERS, POLICY, Allowed, RequestGate
 from tests.conftest import free_port, load_tiny
 
 ROUTES = (

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.audit.operations import print_policies
-from app.shared.policies import KNOWN_POLICIES
-from app.shared.policy_menu import policies_json
+from app.shared.policies import KNOWN_POLICIES, policies_json
 from coft_core.policies.registry import METHODS
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "method.md"

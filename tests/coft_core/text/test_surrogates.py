@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import coft_core as cc
+from app.audit.live import forced_token
 from app.shared.errors import ServiceError
-from app.shared.planning import forced_token
 from app.shared.prompt_sets import parse_prompt_set
 from app.tune.sets import read_tuning_set
 from coft_core.errors import InvalidInputError, SentinelError

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import groupby
 from threading import Lock
 from typing import Any, TypeVar, cast
 
 from app.shared.audits import (
-    CalibrationSummary,
     CalibrationView,
     CoverageView,
     FamilyThresholds,
@@ -18,14 +16,12 @@ from app.shared.audits import (
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
-from coft_core.conformal.bins import Bin
+from app.shared.thresholds import merged_bins, summary_of
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
 from coft_core.conformal.groups import GroupContexts, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.part import JOINT, Part
 from coft_core.conformal.sequence import ChainCoverage
-from coft_core.fingerprint import Fingerprint, certified_in
-from db.calibrations import CalibrationRecord
 
 KEPT = 128
 """Results that do not depend on alpha and are kept between readings."""
@@ -112,44 +108,6 @@ def shown_part(calibration: Calibration, family: str | None) -> tuple[str, Part]
         known = ", ".join(calibration.families) or "none: it has one masked branch"
         raise ServiceError(f"The family “{family}” was not calibrated; the families are {known}.")
     return family, part
-
-
-def summary_of(record: CalibrationRecord) -> CalibrationSummary:
-    """A run in a list; its coverage is that at its own alpha."""
-    coverage = record.coverage or {}
-    return CalibrationSummary(
-        id=record.id,
-        name=record.name,
-        model=record.model,
-        estimator=record.estimator,
-        source=record.source,
-        lam=record.lam,
-        alpha=record.alpha,
-        contexts=record.context_count,
-        coverage=coverage.get("coverage"),
-        coverage_low=coverage.get("low"),
-        coverage_high=coverage.get("high"),
-        created_at=record.created_at,
-        embedded=record.embedded,
-        mask_layout=record.mask_layout,
-        certified_in=certified_in(Fingerprint.from_dict(record.fingerprint)),
-    )
-
-
-def merged_bins(part: Part) -> tuple[Bin, ...]:
-    """Bins in order; neighbours without data of their own that borrow from the same bin stand in one row."""
-    evenness = {entry.label: entry for entry in part.evenness}
-    return joined(replace(entry, evenness=evenness.get(entry.label)) for entry in part.bins)
-
-
-def joined(bins: Iterable[Bin]) -> tuple[Bin, ...]:
-    """Bins in order; neighbours without data of their own that borrow from the same bin become one."""
-
-    def key(entry: Bin) -> tuple[object, ...]:
-        return (entry.state, entry.inherited_from) if entry.contexts == 0 else (entry.first_step,)
-
-    runs = [list(group) for _, group in groupby(bins, key)]
-    return tuple(replace(run[0], last_step=run[-1].last_step) for run in runs)
 
 
 def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:

@@ -7,6 +7,8 @@ asks, and ``Host`` the name that it asked by, which is foreign where a website l
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -22,11 +24,11 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.serving.gradio_changes import SENTENCE, PageStates, is_fetching
 from app.settings import Settings
 from app.shared.errors import ServiceError, sentence_of
-from app.shared.limits import DiskRoom, UploadShares
-from app.shared.own_files import SENTENCE, is_fetching
-from app.shared.page_states import PageStates
+from app.shared.limits import DiskRoom
+from app.shared.visitors import share_of, visitor_asking
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that are always answered to: they mean this very computer, and its health is checked by them."""
@@ -40,7 +42,7 @@ EVERYWHERE_FORBIDDEN = "frame-ancestors 'self'; base-uri 'none'; object-src 'non
 scripts from elsewhere, and there are no plug-ins."""
 
 HEADERS = {
-    # Pages name their scripts more closely (:mod:`app.shared.page_files`).
+    # Pages name their scripts more closely (:mod:`app.serving.pages`).
     POLICY: f"{EVERYWHERE_FORBIDDEN}; script-src 'self'",
     "X-Frame-Options": "SAMEORIGIN",
     "X-Content-Type-Options": "nosniff",
@@ -236,6 +238,48 @@ class RequestGate:
             # Gradio's own answer to other websites depends on the name that was asked for; the list decides.
             headers["Access-Control-Allow-Origin"] = asked["origin"]
             headers.add_vary_header("Origin")
+
+
+HOUR = 3600.0
+
+
+class UploadShares:
+    """How much each visitor has uploaded in the last hour."""
+
+    def __init__(
+        self, megabytes: int, clock: Callable[[], float] = time.monotonic, room: DiskRoom | None = None
+    ) -> None:
+        """Allow each visitor so many megabytes an hour, 0 setting no limit, while the store has room."""
+        self._most = megabytes * 1_000_000
+        self._room = room
+        self._clock = clock
+        self._taken: deque[tuple[float, str, int]] = deque()
+
+    def take(self, address: str, size: int) -> bool:
+        """Count an upload; False where it is more than the visitor may, and is not counted."""
+        if not self._most:
+            return True
+        now = self._clock()
+        while self._taken and self._taken[0][0] <= now - HOUR:
+            self._taken.popleft()
+        if sum(one for _, whose, one in self._taken if whose == address) + size > self._most:
+            return False
+        self._taken.append((now, address, size))
+        return True
+
+    def problem(self, connection: HTTPConnection, largest: int) -> tuple[int, str] | None:
+        """Why an upload is not taken; None where it is, or is none. One without a length counts as the largest."""
+        if not connection.url.path.endswith("/upload"):
+            return None
+        if self._room is not None and (full := self._room.problem(visitor_asking(connection).account)):
+            return 507, full
+        stated = Headers(scope=connection.scope).get("content-length", "")
+        if self.take(share_of(connection), int(stated) if stated.isdecimal() else largest):
+            return None
+        return 429, (
+            f"More than {self._most // 1_000_000} MB were uploaded from here within an hour; upload more later. "
+            "The server's owner sets that in COFT_UPLOADS_MB_PER_HOUR."
+        )
 
 
 async def unreadable(request: Request, error: Exception) -> Response:

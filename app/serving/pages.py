@@ -25,11 +25,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.serving.gate import EVERYWHERE_FORBIDDEN, POLICY
 from app.shared.audits import SENSITIVE
 from app.shared.charts import CONFIG, PALETTES, frames, template
 from app.shared.decoding import FRAMED
-from app.shared.policy_menu import policies_shown
-from app.shared.request_gate import EVERYWHERE_FORBIDDEN, POLICY
+from app.shared.policies import policies_shown
 from app.shared.settings_rail import FIELDS
 from app.shared.web import ASSETS
 from app.shared.wiring import Page

@@ -1,0 +1,1 @@
+"""What the web server puts around the features: who is answered, what pages load, and what programs may call."""
