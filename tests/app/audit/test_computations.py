@@ -10,7 +10,7 @@ from app.audit.service import AuditService
 from app.report.service import ReportService
 from app.report.tables import COLUMNS, COMPUTED
 from app.report.verify.run import BundleVerifier
-from app.shared import computations
+from app.shared import kept_steps
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.model.compiled import StepPath
 from coft_core.model.noise import BOUNDS
@@ -36,7 +36,7 @@ def test_nothing_is_said_before_the_first_step_and_each_way_is_said_once(wired, 
     waits, runs = StepPath("eager", "not yet"), StepPath("traced")
     for path in (waits, waits, runs, runs):
         monkeypatch.setattr(live, "path_of", lambda model, path=path: path)
-        monkeypatch.setattr(computations, "path_text", lambda model, path=path: path.text)
+        monkeypatch.setattr(kept_steps, "path_text", lambda model, path=path: path.text)
         wired[AuditService].step(audit)
     first, second = stored(wired, audit)
     assert (first.steps, second.steps) == ("eager: not yet", "traced")
@@ -71,6 +71,6 @@ def test_an_audit_that_was_stored_without_it_keeps_its_table_and_its_type_is_unk
     assert wired[ReportService].csv(audit).splitlines()[0].split(",") == list(COLUMNS)
     record = wired[AuditService]._sessions.get(audit)
     older = replace(record, fingerprint={k: v for k, v in record.fingerprint.items() if k != "dtype"})
-    assert computations.session_noise(record).text == "0.00005 nats, float32"
-    assert "the number type is unknown" in computations.session_noise(older).text
-    assert computations.computations_of(older) == ()
+    assert kept_steps.session_noise(record).text == "0.00005 nats, float32"
+    assert "the number type is unknown" in kept_steps.session_noise(older).text
+    assert kept_steps.computations_of(older) == ()

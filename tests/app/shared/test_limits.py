@@ -13,11 +13,13 @@ from starlette.requests import HTTPConnection
 
 from app.audit.service import AuditService
 from app.bootstrap import services
+from app.serving.gate import HOUR, UploadShares
+from app.serving.gradio_changes import share_queue
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
-from app.shared.limits import HOUR, DiskRoom, OfferedModels, UploadShares, share_queue
+from app.shared.limits import DiskRoom, OfferedModels
 from app.shared.model_host import ModelHost
 from app.shared.rollouts import RolloutPool
 from app.shared.visitors import Visitor, answering
