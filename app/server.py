@@ -28,6 +28,7 @@ from app.serving.addresses import Addresses
 from app.serving.endpoints import offer
 from app.serving.gate import EXPLAINED, gated
 from app.serving.gradio_changes import answer_in_sentences, fetch_nothing, share_queue
+from app.serving.monitoring import Measured, Monitor
 from app.serving.pages import served
 from app.settings import Settings
 from app.shared import web as assets
@@ -37,7 +38,7 @@ from app.shared.jobs import JobService
 from app.shared.limits import DiskRoom
 from app.shared.logs import begin_log, log_requests
 from app.shared.memory import keep_giving_back
-from app.shared.monitoring import Measured, Metrics, Monitor
+from app.shared.metrics import Metrics
 from app.shared.wiring import Services
 
 PACKAGE = "mcp"

@@ -13,8 +13,8 @@ from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.kept_steps import WrittenChain, computation_json, write_chain
 from app.shared.memory import Waiting
+from app.shared.metrics import Metrics
 from app.shared.model_host import ModelHost
-from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of, without_calibration
 from app.shared.policies import certifies
 from app.shared.project_cache import InProject, in_present

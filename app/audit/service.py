@@ -17,8 +17,8 @@ from app.shared.errors import ServiceError, in_one_sentence
 from app.shared.kept_steps import WrittenChain
 from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
+from app.shared.metrics import Metrics
 from app.shared.model_host import ModelHost
-from app.shared.monitoring import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of, vanilla
 from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool

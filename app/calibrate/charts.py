@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from app.shared.audits import CoverageView
 from app.shared.charts import plain_layout
 from app.shared.format import count, level, table_threshold
 from coft_core.conformal.bins import Bin
+from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.drift import DriftReport
 
 THRESHOLDS_HEIGHT = 300
@@ -31,7 +31,7 @@ CONTEXTS, RANGE = 0, 3
 DASH = {"calibrated": "solid", "inherited": "2px,3px"}
 
 
-def thresholds_figure(bins: Sequence[Bin], coverage: Sequence[CoverageView], asked: float) -> go.Figure:
+def thresholds_figure(bins: Sequence[Bin], coverage: Sequence[CoverageRow], asked: float) -> go.Figure:
     """Threshold, coverage and contexts by position, one above the other."""
     figure = go.Figure(layout=plain_layout(THRESHOLDS_HEIGHT, {"l": 44, "r": 6, "t": 20, "b": 24}))
     measured = {row.label: row for row in coverage}
@@ -153,7 +153,7 @@ def _missing(bins: Sequence[Bin]) -> go.Scatter:
     )  # fmt: skip
 
 
-def _measured(bins: Sequence[Bin], measured: dict[str, CoverageView]) -> go.Scatter:
+def _measured(bins: Sequence[Bin], measured: dict[str, CoverageRow]) -> go.Scatter:
     rows = [(place, measured.get(item.label)) for place, item in enumerate(bins) if item.state == "calibrated"]
     coverages = [(place, row.coverage) for place, row in rows if row is not None and row.coverage is not None]
     return go.Scatter(

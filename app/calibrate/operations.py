@@ -13,7 +13,6 @@ from app.shared.audits import (
     CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
-    CoverageView,
     ReadingRequest,
 )
 from app.shared.commands import Stopped
@@ -28,6 +27,7 @@ from app.shared.terminal import PolicyOptions, calibration_id, pairs, wait_for
 from app.shared.wiring import Services
 from coft_core.conformal.bins import Bin
 from coft_core.conformal.certifiable import Certifiable
+from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.fingerprint import same_digests
@@ -88,7 +88,7 @@ def bin_json(entry: Bin) -> Json:
     }
 
 
-def coverage_json(row: CoverageView) -> Json:
+def coverage_json(row: CoverageRow) -> Json:
     """Coverage measured on contexts kept apart."""
     return {name: getattr(row, name) for name in COVERAGE_FIELDS}
 
@@ -257,7 +257,7 @@ def _print_sequence(view: CalibrationView) -> None:
         print(f"  {row.label}: {row.kept} of {row.contexts} kept, coverage {_interval(row)}")
 
 
-def _interval(row: CoverageView) -> str | None:
+def _interval(row: CoverageRow) -> str | None:
     if row.coverage is None or row.low is None or row.high is None:
         return None
     return f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 from app.shared.audits import (
     CalibrationView,
-    CoverageView,
     FamilyThresholds,
     ReadingRequest,
 )
@@ -68,7 +67,7 @@ class CalibrationReadings:
             iterations=() if part.chains is None else part.chains.iterations,
             has_chains=len(whole.chosen) > 0,
             sequence_coverage=chain_rows(part.sequence_coverage()) if joint else (),
-            coverage_by_step=tuple(_coverage_view(row) for row in whole.coverage.steps),
+            coverage_by_step=tuple(whole.coverage.steps),
         )
 
     def _groups(self, calibration_id: int, part: Part, family: str) -> tuple[GroupSummary, ...]:
@@ -110,15 +109,14 @@ def shown_part(calibration: Calibration, family: str | None) -> tuple[str, Part]
     return family, part
 
 
-def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:
+def coverage_rows(report: CoverageReport) -> tuple[CoverageRow, ...]:
     """The overall row, and one row per bin that has verification data."""
-    return tuple(_coverage_view(row) for row in (report, *(row for row in report.bins if row.contexts)))
+    return (report, *(row for row in report.bins if row.contexts))
 
 
-def chain_rows(report: ChainCoverage) -> tuple[CoverageView, ...]:
+def chain_rows(report: ChainCoverage) -> tuple[CoverageRow, ...]:
     """Coverage of whole chains: the overall row, then one a length; empty where nothing was measured."""
-    measured = [row for row in (report.overall, *report.lengths) if row.contexts]
-    return tuple(_coverage_view(row) for row in measured)
+    return tuple(row for row in (report.overall, *report.lengths) if row.contexts)
 
 
 def log_values(part: Part) -> dict[str, tuple[float, ...]]:
@@ -126,11 +124,6 @@ def log_values(part: Part) -> dict[str, tuple[float, ...]]:
     values = part.values
     index = part.positions.bins_of(values.steps)
     return {entry.label: tuple(values.values[index == entry.index].tolist()) for entry in part.bins if entry.contexts}
-
-
-def _coverage_view(row: CoverageRow) -> CoverageView:
-    agrees = None if row.verdict in ("not measured", "too few") else row.agrees
-    return CoverageView(row.label, row.contexts, row.kept, row.coverage, row.low, row.high, agrees)
 
 
 def _family_thresholds(family: str, part: Part) -> FamilyThresholds:

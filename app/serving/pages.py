@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from plotly.offline import get_plotlyjs
 from starlette.datastructures import MutableHeaders
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.serving.gate import EVERYWHERE_FORBIDDEN, POLICY
 from app.shared.audits import SENSITIVE
-from app.shared.charts import CONFIG, PALETTES, frames, template
+from app.shared.charts import FONT_SIZE, MONO, PALETTES, plain_layout, template
 from app.shared.decoding import FRAMED
 from app.shared.policies import policies_shown
 from app.shared.settings_rail import FIELDS
@@ -189,4 +190,55 @@ def served(pages: Iterable[Page], routes: Iterable[Route] = (), meta: str = "") 
     return {
         "routes": [Route(f"/{ADDRESS}/{{digest}}/{{path:path}}", files.answer), *routes],
         "middleware": [Middleware(PageHeads, heads=heads)],
+    }
+
+
+CONFIG = {"displayModeBar": False, "responsive": True, "doubleClick": False, "showTips": False}
+
+
+def frames() -> dict[str, dict[str, Any]]:
+    """Layout of each picture without its template, by the picture's name, as plain JSON."""
+    by_step = {"showgrid": False, "dtick": 8, "tick0": 1}
+    wide, log = {"l": 54, "r": 8, "t": 8, "b": 20}, {"type": "log", "tickmode": "array", "zeroline": False}
+    pictures: dict[str, tuple[int, dict[str, int], dict[str, Any]]] = {
+        # Grouped bars of a step's candidates in the three readings, and the threshold.
+        "candidates": (188, {"l": 34, "r": 4, "t": 12, "b": 22}, {
+            "barmode": "group", "bargap": 0.24, "bargroupgap": 0.1,
+            "xaxis": {"tickmode": "array", "tickfont": {"family": MONO, "size": FONT_SIZE}, "showgrid": False},
+            "yaxis": {"rangemode": "tozero", "nticks": 5, "tickformat": ".2~f"},
+        }),
+        # Size of the certified set above, threshold below.
+        "steps": (150, {"l": 34, "r": 4, "t": 6, "b": 20}, {
+            "bargap": 0.38, "xaxis": {**by_step, "anchor": "y2"},
+            "yaxis": {"domain": [0.42, 1], "rangemode": "tozero", "nticks": 3},
+            "yaxis2": {"domain": [0, 0.27], "rangemode": "tozero", "nticks": 2},
+        }),
+        # A cell for each step; the row above marks which way a sensitive token moves.
+        "strip": (92, {"l": 8, "r": 8, "t": 6, "b": 20}, {
+            "xaxis": {**by_step, "showline": False}, "yaxis": {"visible": False, "range": [-0.5, 1.3]},
+        }),
+        # A step's candidates by their probability as typed and masked.
+        "scatter": (320, {"l": 52, "r": 8, "t": 10, "b": 40}, {
+            "xaxis": {**log, "title": {"text": "factual probability, log scale", "standoff": 6}},
+            "yaxis": {**log, "showline": True, "title": {"text": "masked probability, log scale", "standoff": 4}},
+        }),
+        # KL(fused || masked) above, total variation on the certified set and its bound below.
+        "divergence": (190, wide, {
+            "bargap": 0.38, "xaxis": {**by_step, "anchor": "y2"},
+            "yaxis": {"domain": [0.53, 1], "rangemode": "tozero", "nticks": 3, "title": {"text": "KL, nats"}},
+            "yaxis2": {
+                "domain": [0, 0.42], "range": [0, 1.08], "tickvals": [0, 0.5, 1],
+                "title": {"text": "TV", "standoff": 4},
+            },
+        }),
+        # How far each token's joint support lies above or under its threshold.
+        "margin": (150, wide, {
+            "bargap": 0.38, "xaxis": {**by_step, "showline": False},
+            "yaxis": {"nticks": 4, "zeroline": True, "zerolinewidth": 1.5, "title": {"text": "nats", "standoff": 4}},
+        }),
+    }  # fmt: skip
+    figures = {name: plain_layout(height, margin).update(own) for name, (height, margin, own) in pictures.items()}
+    return {
+        name: {key: value for key, value in layout.to_plotly_json().items() if key != "template"}
+        for name, layout in figures.items()
     }

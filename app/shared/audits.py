@@ -12,6 +12,7 @@ from app.shared.decoding import DecodingSettings, setting
 from coft_core.conformal.bins import Bin
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.chain import ChainCertificate
+from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.record import Iteration, Reading
@@ -97,19 +98,6 @@ class Computation:
 
 
 @dataclass(frozen=True, slots=True)
-class CoverageView:
-    """Empirical coverage on the verification split; ``label`` is ``"All steps"``, a bin's label or a step."""
-
-    label: str
-    contexts: int
-    kept: int
-    coverage: float | None
-    low: float | None
-    high: float | None
-    agrees: bool | None
-
-
-@dataclass(frozen=True, slots=True)
 class CalibrationSummary:
     """A calibration run in a list."""
 
@@ -148,7 +136,7 @@ class CalibrationView:
     summary: CalibrationSummary
     alpha: float
     bins: tuple[Bin, ...]
-    coverage: tuple[CoverageView, ...]
+    coverage: tuple[CoverageRow, ...]
     tokens: int
     fingerprint: tuple[tuple[str, str], ...]
     fingerprint_digest: str
@@ -164,8 +152,8 @@ class CalibrationView:
     effective_contexts: float | None = None
     iterations: tuple[Iteration, ...] = ()
     has_chains: bool = False
-    sequence_coverage: tuple[CoverageView, ...] = ()
-    coverage_by_step: tuple[CoverageView, ...] = ()
+    sequence_coverage: tuple[CoverageRow, ...] = ()
+    coverage_by_step: tuple[CoverageRow, ...] = ()
 
     @property
     def usable(self) -> tuple[Bin, ...]:

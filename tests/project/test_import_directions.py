@@ -134,12 +134,15 @@ def test_features_use_each_other_through_what_is_public_and_the_deletable_ones_n
 
 def test_what_wires_the_features_is_imported_by_none_of_them():
     rooms = [path for room in (*FEATURES, "shared") for path in modules(f"app/{room}")]
-    assert [path for path in rooms if any(is_under(module, "app.bootstrap") for module in imports(path))] == []
+    above = ("app.bootstrap", "app.serving")
+    assert [path for path in rooms if any(is_under(found, name) for found in imports(path) for name in above)] == []
 
 
 def test_services_are_built_on_the_one_open_database():
     found = {path for path in modules("app") if any(module == "db.database.Database" for module in imports(path))}
-    assert found <= {ROOT / f"app/shared/{name}.py" for name in ("jobs", "limits", "monitoring", "wiring")}
+    assert found <= {
+        ROOT / f"app/{name}.py" for name in ("serving/monitoring", "shared/jobs", "shared/limits", "shared/wiring")
+    }
 
 
 def test_what_services_and_commands_need_does_without_gradio():

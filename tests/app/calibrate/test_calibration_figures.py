@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
-from app.shared.audits import CoverageView
+from coft_core.conformal.coverage import CoverageRow
 from tests.records import drift_report, position_bins
 
 BINS = position_bins()
 COVERAGE = tuple(
-    CoverageView(item.label, item.contexts, item.contexts, 0.91, 0.88, 0.94, True)
+    CoverageRow(item.label, item.contexts, item.contexts, 0.1, 0.91, 0.88, 0.94)
     for item in BINS
     if item.state == "calibrated"
 )

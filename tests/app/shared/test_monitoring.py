@@ -12,9 +12,10 @@ from starlette.testclient import TestClient
 
 from app.audit.service import AuditService
 from app.server import end_within
+from app.serving.monitoring import Measured, Monitor
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.logs import JsonLines
-from app.shared.monitoring import Measured, Metrics, Monitor
+from app.shared.metrics import Metrics
 from coft_core.types import Span
 from db.types import StoreError
 

@@ -8,9 +8,9 @@ import pytest
 
 from app.cli import main
 from app.server import require_free_port, serve
+from app.serving.monitoring import Monitor
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.monitoring import Monitor
 from tests.conftest import free_port
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import psutil
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -17,44 +17,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.shared.metrics import Metrics
 from app.shared.wiring import Services
 from db.database import Database
 from db.jobs import JobsRepository
 from db.types import StoreError
 
 HEALTH, READY, METRICS = "/health", "/ready", "/metrics"
-OTHER = "other"
-ROUTES = ("gradio_api", "own", "jobs", "v1", "assets", "health", "ready", "metrics")
-"""First parts of addresses that are told apart; all others, pages included, count together."""
-
-STEP_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0)
-
-
-class Metrics:
-    """Counts and times of one server, in a register of its own."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._steps = Histogram(
-            "coft_step_seconds", "Time of a stored step on the model", buckets=STEP_SECONDS, registry=self.registry
-        )
-        self._requests = Histogram(
-            "coft_request_seconds",
-            "Time until a request was answered, by the first part of its address and its status",
-            ("route", "status"),
-            buckets=REQUEST_SECONDS,
-            registry=self.registry,
-        )
-
-    def step(self, seconds: float) -> None:
-        """Count a stored step."""
-        self._steps.observe(seconds)
-
-    def request(self, path: str, status: int, seconds: float) -> None:
-        """Count an answered request."""
-        first = path.lstrip("/").partition("/")[0]
-        self._requests.labels(first if first in ROUTES else OTHER, str(status)).observe(seconds)
 
 
 class Present(Collector):
