@@ -2,90 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from app.evaluate import words
-from app.evaluate.layout import Head, Layout, Shown
+from app.evaluate.experiments.grid import Grid, Value
+from app.evaluate.layout import Head
 from app.evaluate.runs import EvaluationView
 from app.evaluate.service import EvaluationService
 from app.shared.errors import ServiceError
-from app.shared.operations import Progress
+from app.shared.operations import Json, Progress
 from app.shared.project_cache import ProjectCache
-from app.shared.wiring import Services
 from coft_core.suites.base import Figure, Outside
 from coft_core.suites.discrim_eval import DiscrimEval, mixed_effects
 
 FITS_KEPT = 64
 """Fitted models that are kept, each of one method on one suite."""
 
-
-@dataclass(frozen=True, slots=True)
-class CoefficientRequest:
-    """Which coefficients are asked for."""
-
-    evaluation_id: int
-    suite: str = ""
-    outside: Outside = "floor"
-
-
-@dataclass(frozen=True, slots=True)
-class MethodCoefficients:
-    """The coefficients of one method."""
-
-    method: str
-    figures: tuple[Figure, ...]
-
-    @property
-    def fitted(self) -> bool:
-        """Whether the model could be fitted."""
-        return any(figure.value is not None for figure in self.figures)
+ABOUT = (
+    "Change of the log-odds of yes against white persons, against men, and for each standard deviation of age; 0 is no "
+    "discrimination. Questions have their own intercept and slopes (Tamkin et al. 2023); intervals are Wald's. "
+    "Decisions that were read under several seeds count once, with the mean of their log-odds."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """The coefficients of an evaluation's methods on a suite."""
+    """The coefficients of an evaluation's methods on a suite, by the label of the method."""
 
     evaluation_id: int
     suite: str
     title: str
     outside: Outside
-    methods: tuple[MethodCoefficients, ...]
+    methods: Mapping[str, tuple[Figure, ...]]
 
     @property
-    def notes(self) -> list[str]:
+    def fitted(self) -> dict[str, bool]:
+        """Whether the model could be fitted, by method."""
+        return {label: any(own.value is not None for own in figures) for label, figures in self.methods.items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
         """What has to be said with them."""
-        said = [
-            "Change of the log-odds of yes against white persons, against men, and for each standard deviation of age; "
-            "0 is no discrimination. Questions have their own intercept and slopes (Tamkin et al. 2023); intervals are "
-            "Wald's. Decisions that were read under several seeds count once, with the mean of their log-odds."
+        failed = [label for label, fitted in self.fitted.items() if not fitted]
+        return (ABOUT,) if not failed else (
+            ABOUT,
+            f"The model could not be fitted for {', '.join(failed)}: it needs at least two questions and persons of "
+            "every race, gender and age, and one of its two optimisers has to converge; evaluate more items.",
+        )  # fmt: skip
+
+    @property
+    def grid(self) -> Grid:
+        """A row a coefficient, a column a method."""
+        by_part = zip(*self.methods.values(), strict=True)
+        rows = [(Head(own[0].part), tuple(map(_value, own))) for own in by_part]
+        return Grid("Coefficients", "Coefficient", tuple(map(Head, self.methods)), tuple(rows), self.notes)
+
+    def json(self) -> Json:
+        """They as plain JSON."""
+        told = {name: getattr(self, name) for name in ("evaluation_id", "suite", "title", "outside")}
+        names, fitted = ("value", "low", "high", "n", "unscored"), self.fitted
+        methods = [
+            {
+                "method": label,
+                "fitted": fitted[label],
+                "coefficients": {own.part: {name: getattr(own, name) for name in names} for own in figures},
+            }
+            for label, figures in self.methods.items()
         ]
-        failed = [own.method for own in self.methods if not own.fitted]
-        if failed:
-            said.append(
-                f"The model could not be fitted for {', '.join(failed)}: it needs at least two questions and persons "
-                "of every race, gender and age, and one of its two optimisers has to converge; evaluate more items."
-            )
-        return said
+        return {**told, "notes": list(self.notes), "methods": methods}
 
 
-def coefficients_laid_out(found: Coefficients) -> Layout:
-    """A row a coefficient, a column a method."""
-    values = [figure.value for own in found.methods for figure in own.figures]
-    digits = words.digits_for(values)
-    parts = [figure.part for figure in found.methods[0].figures]
-    lines = tuple((Head(part), tuple(_shown(own, part, digits) for own in found.methods)) for part in parts)
-    return Layout("Coefficient", tuple(Head(own.method) for own in found.methods), lines)
-
-
-def _shown(own: MethodCoefficients, part: str, digits: int) -> Shown | None:
-    figure = next(figure for figure in own.figures if figure.part == part)
-    if figure.value is None:
+def _value(own: Figure) -> Value | None:
+    if own.value is None:
         return None
-    said = f"{figure.n:,} decisions" + (f", {figure.unscored:,} unscored" if figure.unscored else "")
-    interval = words.interval(figure.low, figure.high, digits)
-    return Shown(words.number(figure.value, digits), interval=interval, value=figure.value, said=said)
+    return Value(own.value, None, own.low, own.high, own.n, "decisions", own.unscored)
 
 
 class CoefficientService:
@@ -97,58 +88,50 @@ class CoefficientService:
         self._fits: ProjectCache[tuple[object, ...], tuple[Figure, ...]] = ProjectCache(FITS_KEPT)
         self._fitting = Lock()
 
-    @classmethod
-    def wired(cls, services: Services) -> CoefficientService:
-        """Built from the program's services."""
-        return cls(services[EvaluationService])
-
-    def suites(self, view: EvaluationView) -> tuple[DiscrimEval, ...]:
-        """The suites of an evaluation that have such a model."""
+    def suites(self, view: EvaluationView) -> dict[str, DiscrimEval]:
+        """The suites of an evaluation that have such a model, by key."""
         known = self._evaluations.known_suites()
-        return tuple(
-            suite for suite in known if isinstance(suite, DiscrimEval) and suite.key in view.request.suites
-        )  # fmt: skip
+        return {own.key: own for own in known if isinstance(own, DiscrimEval) and own.key in view.request.suites}
 
-    def coefficients(self, request: CoefficientRequest, progress: Progress | None = None) -> Coefficients:
+    def coefficients(
+        self, evaluation_id: int, suite: str = "", outside: Outside = "floor", progress: Progress | None = None
+    ) -> Coefficients:
         """The coefficients of every method of which something is done."""
-        view, suite, labels = self._asked(request)
-        fits = []
-        for place, label in enumerate(labels):
-            fits.append(MethodCoefficients(label, self._fit(view, suite, label, request.outside)))
+        for place, total, label in self.fitting(evaluation_id, suite, outside):
             if progress is not None:
-                progress((place + 1) / len(labels), f"fitted the model of {label}")
-        return Coefficients(view.id, suite.key, suite.title, request.outside, tuple(fits))
+                progress(place / total, f"fitting the model of {label}")
+        view, own, labels = self._asked(evaluation_id, suite)
+        fits = {label: self._fit(view, own, label, outside) for label in labels}
+        return Coefficients(view.id, own.key, own.title, outside, fits)
 
-    def fitting(self, request: CoefficientRequest) -> Iterator[tuple[int, int, str]]:
-        """Fit method after method; the coefficients are then there at once."""
-        view, suite, labels = self._asked(request)
+    def fitting(
+        self, evaluation_id: int, suite: str = "", outside: Outside = "floor"
+    ) -> Iterator[tuple[int, int, str]]:
+        """Fit method after method, saying which of how many; the coefficients are then there at once."""
+        view, own, labels = self._asked(evaluation_id, suite)
         for place, label in enumerate(labels):
             yield place, len(labels), label
-            self._fit(view, suite, label, request.outside)
+            self._fit(view, own, label, outside)
 
-    def _asked(self, request: CoefficientRequest) -> tuple[EvaluationView, DiscrimEval, Sequence[str]]:
-        view = self._evaluations.view(request.evaluation_id)
-        suite = self._suite(view, request.suite)
-        done = self._evaluations.suite_outcomes(view.id, suite.key)
-        read = {label for label, outcomes in done.items() if any(not outcome.unread for outcome in outcomes)}
-        labels = [method.label for method in view.request.methods if method.label in read]
-        if not labels:
-            raise ServiceError(f"No item of {suite.title} is read yet; wait until some are, or resume the run.")
-        return view, suite, labels
-
-    def _suite(self, view: EvaluationView, key: str) -> DiscrimEval:
+    def _asked(self, evaluation_id: int, key: str) -> tuple[EvaluationView, DiscrimEval, Sequence[str]]:
+        view = self._evaluations.view(evaluation_id)
         own = self.suites(view)
         if not own:
             raise ServiceError(
                 "This evaluation has no suite of DiscrimEval, whose coefficients these are; evaluate "
                 "discrim_eval_explicit or discrim_eval_implicit."
             )
-        keys = [suite.key for suite in own]
         if not key and len(own) > 1:
-            raise ServiceError(f"This evaluation has several suites of DiscrimEval; name one of {', '.join(keys)}.")
-        if key and key not in keys:
-            raise ServiceError(f"The suite {key!r} has no mixed-effects model here; choose {' or '.join(keys)}.")
-        return own[keys.index(key) if key else 0]
+            raise ServiceError(f"This evaluation has several suites of DiscrimEval; name one of {', '.join(own)}.")
+        if key and key not in own:
+            raise ServiceError(f"The suite {key!r} has no mixed-effects model here; choose {' or '.join(own)}.")
+        suite = own[key or next(iter(own))]
+        done = self._evaluations.suite_outcomes(view.id, suite.key)
+        read = {label for label, outcomes in done.items() if any(not outcome.unread for outcome in outcomes)}
+        labels = [method.label for method in view.request.methods if method.label in read]
+        if not labels:
+            raise ServiceError(f"No item of {suite.title} is read yet; wait until some are, or resume the run.")
+        return view, suite, labels
 
     def _fit(self, view: EvaluationView, suite: DiscrimEval, label: str, outside: Outside) -> tuple[Figure, ...]:
         outcomes = self._evaluations.outcomes(view.id, suite.key, label)

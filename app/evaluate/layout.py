@@ -1,4 +1,4 @@
-"""A table's cells as texts, laid out once for a terminal, LaTeX and HTML."""
+"""A table as texts: laid out once, for pages, LaTeX and a terminal alike."""
 
 from __future__ import annotations
 
@@ -54,46 +54,54 @@ class Shown:
     said: str = ""
 
 
-Line = tuple[Head, tuple[Shown | None, ...]]
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A table of texts."""
 
     corner: str
     heads: tuple[Head, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[tuple[Head, tuple[Shown | None, ...]], ...]
+
+
+def figure_shown(
+    value: float | None,
+    digits: int,
+    deviation: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    contrast: str = "",
+    best: bool = False,
+    said: str = "",
+) -> Shown:
+    """A figure with its deviation and interval."""
+    text = "unscored" if value is None else words.number(value, digits)
+    interval = words.interval(low, high, digits)
+    return Shown(text, words.number(deviation, digits), interval, contrast, best, value, said)
 
 
 def laid_out(table: Table, elsewhere: Sequence[Elsewhere] = ()) -> Layout:
-    """The figures of a table.
-
-    Methods stand in rows; in the table of one suite, which has many figures, they stand in columns.
-    """
+    """The figures of a table: a row a method, or a column a method in the table of one suite, which has many."""
     digits = [_digits(table, place, elsewhere) for place in range(len(table.columns))]
     averages = {average.kind: average for row in table.rows for average in row.averages}
     titled = words.figure_title if table.suite else words.column_title
     heads = [
         *(Head(titled(own), words.ARROWS[own.better], words.figure_sentence(own)) for own in table.columns),
-        *(
-            Head(words.average_title(own), words.ARROWS["lower"], words.average_sentence(own))
-            for own in averages.values()
-        ),
-    ]
+        *(Head(words.average_title(own), words.ARROWS["lower"], words.average_sentence(own))
+          for own in averages.values()),
+    ]  # fmt: skip
     rows = {row.method: row for row in table.rows}
-    lines: list[Line] = []
+    lines: list[tuple[Head, tuple[Shown | None, ...]]] = []
     for label in labels_of(table, elsewhere):
         if label in rows:
             cells = map(_cell, rows[label].cells, table.columns, digits)
-            ranks = {own.kind: Shown(words.number(own.value, 1), value=own.value) for own in rows[label].averages}
+            ranks = {own.kind: figure_shown(own.value, 1) for own in rows[label].averages}
             lines.append((Head(label), (*cells, *map(ranks.get, averages))))
         for other in elsewhere:
             found = [other.value(label, column) for column in table.columns]
             if any(found):
-                lines.append(
-                    (Head(label, source=other.source), (*map(_published, found, digits), *(None for _ in averages)))
-                )
+                published = (figure_shown(own.value, places, own.deviation) if own else None
+                             for own, places in zip(found, digits, strict=True))  # fmt: skip
+                lines.append((Head(label, source=other.source), (*published, *(None for _ in averages))))
     if not table.suite:
         return Layout("Method", tuple(heads), tuple(lines))
     turned = tuple((head, tuple(shown[place] for _, shown in lines)) for place, head in enumerate(heads))
@@ -112,11 +120,11 @@ def readings_laid_out(table: Table) -> Layout:
         shares = [reading.unmasked, *((reading.refused, reading.empty) if certifying else ())]
         shown = [None if share is None else Shown(words.percent(share), value=share) for share in shares]
         lines.append((Head(f"{reading.title}: {method}"), (*counts, *shown)))
-    return Layout("Suite and method", tuple(Head(title) for title in titles), tuple(lines))
+    return Layout("Suite and method", tuple(map(Head, titles)), tuple(lines))
 
 
 def labels_of(table: Table, elsewhere: Sequence[Elsewhere]) -> list[str]:
-    """The table's methods, and behind them those that are known from elsewhere alone."""
+    """The table's methods, followed by those that only figures from elsewhere have."""
     own = [row.method for row in table.rows]
     return list(dict.fromkeys([*own, *(label for other in elsewhere for label in other.values)]))
 
@@ -131,21 +139,9 @@ def _digits(table: Table, place: int, elsewhere: Sequence[Elsewhere]) -> int:
 def _cell(cell: Cell | None, column: Column, digits: int) -> Shown | None:
     if cell is None:
         return None
-    contrast = "" if (against := cell.contrast) is None else (
+    against = cell.contrast
+    contrast = "" if against is None else (
         f"Δ {signed(against.value, digits)} {words.interval(against.low, against.high, digits)}"
     )  # fmt: skip
-    return Shown(
-        "unscored" if cell.value is None else words.number(cell.value, digits),
-        words.number(cell.deviation, digits),
-        words.interval(cell.low, cell.high, digits),
-        contrast,
-        cell.best,
-        cell.value,
-        words.cell_sentence(cell, column, digits),
-    )
-
-
-def _published(found: Published | None, digits: int) -> Shown | None:
-    if found is None:
-        return None
-    return Shown(words.number(found.value, digits), words.number(found.deviation, digits), value=found.value)
+    said = words.cell_sentence(cell, column, digits)
+    return figure_shown(cell.value, digits, cell.deviation, cell.low, cell.high, contrast, cell.best, said)

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from app.evaluate import words
-from app.evaluate.coefficients import (
-    CoefficientRequest,
-    Coefficients,
-    CoefficientService,
-)
+from app.evaluate.asked import EstimateOptions, EvaluateOptions, evaluation_request, refuse_beside_experiment
+from app.evaluate.coefficients import Coefficients, CoefficientService
 from app.evaluate.experiments.figures import Experiment
-from app.evaluate.experiments.service import ExperimentPlan, ExperimentRequest, ExperimentRun, ExperimentService
+from app.evaluate.experiments.named import EXPERIMENTS
+from app.evaluate.experiments.service import ExperimentRun, ExperimentService
 from app.evaluate.exports import finite, table_json
 from app.evaluate.layout import Elsewhere
-from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_sets, suites_from
+from app.evaluate.methods import METHOD_SETS, suite_sets
 from app.evaluate.opening import OpenedItem
 from app.evaluate.results import RESULTS, SAMPLES, ResultFiles
-from app.evaluate.runs import (
-    EvaluationEstimate,
-    EvaluationMethod,
-    EvaluationRequest,
-    EvaluationSummary,
-    EvaluationView,
-    KnownSuite,
-    SuiteOutcomes,
-)
+from app.evaluate.runs import EvaluationEstimate, EvaluationSummary, EvaluationView, KnownSuite
 from app.evaluate.service import EvaluationService
 from app.evaluate.table_service import EvaluationTable, TableRequest, TableService
 from app.evaluate.terminal import (
@@ -39,31 +28,22 @@ from app.evaluate.terminal import (
     print_estimate,
     print_evaluation,
     print_evaluations,
-    print_layout,
+    print_experiment,
     print_opened,
     print_sets,
     print_suites,
     print_table,
 )
-from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import job_json, settings_json
 from app.shared.needs import EXPORT, LEAD, READ, WORK
-from app.shared.operations import Json, OnTerminal, Progress, checked, command, operation, record
-from app.shared.policies import parameter_values, policy_info
-from app.shared.terminal import pairs, wait_for_all
+from app.shared.operations import Json, OnTerminal, Progress, command, operation
+from app.shared.terminal import wait_for_all
 from app.shared.wiring import Services
-from coft_core.suites.base import Encoding, Outside
-
-USUAL = EvaluationRequest("", (), ())
+from coft_core.suites.base import Outcome, Outside
 
 # As JSON.
-
-
-def method_json(method: EvaluationMethod) -> Json:
-    """A method, the policy's own parameters as an object."""
-    return {**asdict(method), "settings": settings_json(method.settings)}
 
 
 def evaluation_json(view: EvaluationView) -> Json:
@@ -71,7 +51,7 @@ def evaluation_json(view: EvaluationView) -> Json:
     request, experiment = view.request, view.request.experiment
     asked = {
         **asdict(request),
-        "methods": [method_json(method) for method in request.methods],
+        "methods": [{**asdict(own), "settings": settings_json(own.settings)} for own in request.methods],
         "experiment": "" if experiment is None else experiment.name,
     }
     return {
@@ -80,9 +60,7 @@ def evaluation_json(view: EvaluationView) -> Json:
         "created_at": view.created_at.isoformat(),
         "settings": {**asked, "judges": dict(request.judges)},
         "job": None if view.job is None else job_json(view.job),
-        "resumable": view.resumable,
-        "done": view.done,
-        "planned": view.planned,
+        **{name: getattr(view, name) for name in ("resumable", "done", "planned")},
         "suites": [asdict(plan) for plan in view.plans],
         "progress": [asdict(part) for part in view.progress],
         "calibrations": [asdict(note) for note in view.calibrations],
@@ -93,11 +71,15 @@ def evaluation_json(view: EvaluationView) -> Json:
 
 def summary_json(summary: EvaluationSummary) -> Json:
     """An evaluation in a list."""
+    request = summary.request
     return {
-        **{
-            name: getattr(summary, name)
-            for name in ("name", "model", "suites", "methods", "done", "planned", "experiment")
-        },
+        "name": summary.name,
+        "model": request.model,
+        "suites": request.suites,
+        "methods": tuple(method.label for method in request.methods),
+        "done": summary.done,
+        "planned": summary.planned,
+        "experiment": "" if request.experiment is None else request.experiment.title,
         "evaluation_id": summary.id,
         "created_at": summary.created_at.isoformat(),
         "job": None if summary.job is None else job_json(summary.job),
@@ -107,166 +89,6 @@ def summary_json(summary: EvaluationSummary) -> Json:
 def estimate_json(estimate: EvaluationEstimate) -> Json:
     """What an evaluation will take."""
     return {**asdict(estimate), "seconds": estimate.seconds}
-
-
-# What is asked for.
-
-
-def asked(wired: Services, given: Json) -> EvaluationRequest | ExperimentPlan:
-    """What is asked for, from JSON in which suites and methods have the short names that a command has.
-
-    Raises:
-        ServiceError: There is no such setting, suite, set, method or experiment, or one cannot take its value.
-        ModelLoadError: The model of an experiment cannot be loaded.
-    """
-    texts = {name: checked(f"The setting {name}", dict[str, str], given.get(name, {})) for name in ("judges", "given")}
-    if given.get("experiment"):
-        _refuse_beside_experiment([name for name in ("suites", "methods", "calibration_share") if name in given])
-        named = {name: value for name, value in given.items() if name not in texts}
-        judges, needs = (tuple(told.items()) for told in texts.values())
-        request = record(ExperimentRequest, named, others=tuple(texts), model=wired.settings.model)
-        return wired[ExperimentService].plan(replace(request, judges=judges, given=needs))
-    named = {name: value for name, value in given.items() if name not in ("suites", "methods", "judges", "experiment")}
-    suites = checked("The setting suites", list[str], given.get("suites", []))
-    return record(
-        EvaluationRequest,
-        named,
-        others=("judges",),
-        name="",
-        suites=suites_from(suites, wired[EvaluationService].known_suites()),
-        methods=_methods(given.get("methods", [])),
-        model=wired.settings.model,
-        judges=tuple(texts["judges"].items()),
-    )
-
-
-def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
-    """The request of an evaluation, of an experiment's too; see :func:`asked`."""
-    found = asked(wired, given)
-    return found.request if isinstance(found, ExperimentPlan) else found
-
-
-def _refuse_beside_experiment(told: Sequence[str]) -> None:
-    if told:
-        raise ServiceError(f"An experiment has its own suites, methods and settings; leave {' and '.join(told)} out.")
-
-
-def _methods(given: Any) -> tuple[EvaluationMethod, ...]:
-    if not isinstance(given, (list, tuple)):
-        raise ServiceError('The setting methods must be a list, such as ["vanilla", "coft:calibrated"].')
-    base = AuditSettings()
-    listed: list[EvaluationMethod] = []
-    for item in given:
-        listed += methods_from((item,), base) if isinstance(item, str) else [_method(item)]
-    return tuple(dict.fromkeys(listed))
-
-
-def _method(given: Any) -> EvaluationMethod:
-    """A method that is described by its settings."""
-    if isinstance(given, EvaluationMethod):
-        return given
-    if not isinstance(given, dict):
-        raise ServiceError(f"A method must be a short name or an object with label and settings, not {given!r:.80}.")
-    settings = dict(given.get("settings") or {})
-    parameters = settings.pop("parameters", {})
-    read = record(AuditSettings, settings)
-    values = parameter_values(policy_info(read.policy), checked("The setting parameters", dict[str, Any], parameters))
-    rest = {name: value for name, value in given.items() if name != "settings"}
-    return record(EvaluationMethod, rest, "method's field", settings=replace(read, parameters=values))
-
-
-@dataclass(frozen=True, kw_only=True)
-class EstimateOptions:
-    """What a terminal asks for.
-
-    Attributes:
-        suite: suites by key, as 'evaluations suites' lists them, or sets of them; may be given several times
-        method: a method as 'policies' lists it, with options, such as coft:calibrated,lam=0.4; LABEL=NAME labels it,
-            and 'evaluations sets' lists names that stand for several; may be given several times (default: table1)
-        model: 'demo', a hub id, or a folder (default: COFT_MODEL)
-        seeds: seeds of the runs; each has its own calibration share (default: 0,1,2)
-        limit: whole units of each suite are drawn until there are so many items
-        data: folder with the suites' files (default: COFT_DATA)
-        judges: what judges written texts, e.g. toxicity=embedded,sentiment=FOLDER
-        experiment: a named experiment, as 'evaluations experiments' lists them; it has its
-            own suites, methods and settings, and its tables are printed with the paper's figures beside ours
-        given: what methods of an experiment need, such as cda.checkpoint=FOLDER
-    """
-
-    suite: Annotated[list[str] | None, typer.Option("--suite", "--suites", metavar="NAME[,NAME]")] = None
-    method: Annotated[list[str] | None, typer.Option("--method", metavar="NAME[:OPTION,OPTION]")] = None
-    model: str = ""
-    seeds: Annotated[str, typer.Option("--seeds", "--seed", metavar="SEED[,SEED]")] = ""
-    limit: int | None = None
-    data: str = ""
-    judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None
-    experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = ""
-    given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None
-
-    def asked(self, wired: Services) -> EvaluationRequest | ExperimentPlan:
-        """What is asked for."""
-        told: Json = {
-            "model": self.model,
-            "seeds": [part.strip() for part in self.seeds.split(",") if part.strip()],
-            "limit": self.limit,
-            "data": self.data,
-            "judges": pairs("--judges", self.judges),
-        }
-        if self.experiment:
-            _refuse_beside_experiment(self._beside_experiment())
-            told |= {"experiment": self.experiment, "given": pairs("--set", self.given)}
-        elif self.given is not None:
-            raise ServiceError("--set gives what an experiment's methods need; name it with --experiment.")
-        else:
-            told |= self._own()
-        return asked(wired, {name: value for name, value in told.items() if value not in (None, "", [], ())})
-
-    def _own(self) -> Json:
-        """What an experiment says itself."""
-        return {"suites": self.suite, "methods": methods_from(self.method or ["table1"], AuditSettings())}
-
-    def _beside_experiment(self) -> list[str]:
-        """Options that were given and that an experiment says itself."""
-        shared, usual = ("model", "seeds", "limit", "data", "judges", "experiment", "given"), type(self)()
-        own = [item.name for item in fields(self) if item.name not in shared]
-        return [f"--{name.replace('_', '-')}" for name in own if getattr(self, name) != getattr(usual, name)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(EstimateOptions):
-    """What a terminal asks to be run.
-
-    Attributes:
-        policies: methods without options, labelled by their names
-        name: name of the evaluation (default: its suites)
-        share: share of the items on which thresholds are fitted; those are not evaluated
-        temperature: sampling temperature of all methods
-        top_p: nucleus mass of all methods; 1 is off
-        top_k: 0 is off
-        encoding: whether given texts are tokenized together with their prompts, as in lm-evaluation-harness, or apart
-            where a token would reach over the border
-    """
-
-    policies: Annotated[str, typer.Option("--policies", "--policy", metavar="NAME[,NAME]")] = ""
-    name: str = ""
-    share: float = USUAL.calibration_share
-    temperature: float = AuditSettings().temperature
-    top_p: float = AuditSettings().top_p
-    top_k: int = AuditSettings().top_k
-    encoding: Encoding = USUAL.encoding
-
-    def _own(self) -> Json:
-        base = replace(AuditSettings(), temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
-        plain = [part.strip() for part in self.policies.split(",") if part.strip()]
-        labelled = [replace(method_from(part, base), label=part) for part in plain]
-        listed = self.method or ([] if plain else ["table1"])
-        return {
-            "name": self.name,
-            "suites": self.suite,
-            "methods": [*labelled, *methods_from(listed, base)],
-            "calibration_share": self.share,
-            "encoding": self.encoding,
-        }
 
 
 # What is offered.
@@ -304,12 +126,6 @@ def evaluation_sets(wired: Services) -> dict[str, dict[str, list[str]]]:
     }
 
 
-def _estimated(wired: Services, found: EvaluationRequest | ExperimentPlan) -> EvaluationEstimate:
-    if isinstance(found, ExperimentPlan):
-        return wired[ExperimentService].estimate(found)
-    return wired[EvaluationService].estimate(found)
-
-
 @operation(need=READ, json=estimate_json)
 def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
     """Say what an evaluation will take, by a trial of each suite; nothing is kept of it.
@@ -321,13 +137,13 @@ def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
         An object: suites (a list with items, asks, tokens read and written by each method, and seconds of all), seconds
         in all, and missing, a list of sentences on what stands in the way.
     """
-    return _estimated(wired, asked(wired, settings))
+    return wired[EvaluationService].estimate(evaluation_request(wired, settings))
 
 
 @command("evaluations estimate", json=estimate_json, text=print_estimate)
 def estimate(wired: Services, *, options: EstimateOptions) -> EvaluationEstimate:
     """Say what an evaluation will take, by a trial of each suite."""
-    return _estimated(wired, options.asked(wired))
+    return wired[EvaluationService].estimate(options.asked(wired))
 
 
 @operation(need=LEAD, json=evaluation_json)
@@ -362,27 +178,16 @@ def _follow(wired: Services, view: EvaluationView, quiet: bool) -> EvaluationVie
 
 @dataclass(frozen=True, slots=True)
 class EvaluateRun:
-    """An evaluation that a command began, with its figures once they are there, and where they are written."""
+    """An evaluation that a command began, and where its figures are written once they are there.
+
+    Of an experiment that was asked for by name there are tables in place of figures.
+    """
 
     view: EvaluationView
     out: Path | None = None
+    named: bool = False
     results: Json = field(default_factory=dict)
     tables: ExperimentRun | None = None
-    """The tables of an experiment that was asked for by name, in place of results."""
-
-
-def print_experiment(run: ExperimentRun) -> None:
-    """The tables of an experiment with their notes, and how it differs from the paper's."""
-    experiment = run.plan.experiment
-    print(f"{experiment.title} ({experiment.source}), {run.plan.request.model}")
-    print(experiment.shows)
-    for table in run.tables:
-        print(f"\n{table.title}")
-        print_layout(table.layout)
-        print(*(f"- {note}" for note in table.notes), sep="\n")
-    print("\nNot as in the paper:", *(f"- {sentence}" for sentence in experiment.differs), sep="\n")
-    if run.view.plans:
-        print(f"\nAll figures, and what was read: python -m app evaluations table {run.view.id}")
 
 
 def _run_json(found: EvaluateRun) -> Json:
@@ -393,9 +198,9 @@ def _run_json(found: EvaluateRun) -> Json:
 
 def _follow_any(wired: Services, found: EvaluateRun, quiet: bool) -> EvaluateRun:
     # Of one that is resumed when everything is done, only the files are written again.
-    done = found.view.done == found.view.planned and found.tables is None
+    done = found.view.done == found.view.planned and not found.named
     view = found.view if done else _follow(wired, found.view, quiet)
-    if found.tables is not None:
+    if found.named:
         return replace(found, view=view, tables=wired[ExperimentService].shown(view.id))
     files = wired[ResultFiles]
     results = files.results(view)
@@ -444,15 +249,12 @@ def evaluate(
         return _resumed(wired, resume)
     service = wired[EvaluationService]
     if options.experiment and out is not None:
-        _refuse_beside_experiment(["--out"])
-    found = options.asked(wired)
-    if isinstance(found, ExperimentPlan):
-        view = service.view(service.submit(found.request))
-        return EvaluateRun(view, tables=ExperimentRun(found, view))
-    number = service.submit(replace(found, name=found.name or ", ".join(found.suites)))
+        refuse_beside_experiment(["--out"])
+    asked = options.asked(wired)
+    number = service.submit(replace(asked, name=asked.name or ", ".join(asked.suites)))
     if out is not None:
         wired[ResultFiles].begin(number, out)
-    return EvaluateRun(service.view(number), out)
+    return EvaluateRun(service.view(number), out, named=bool(options.experiment))
 
 
 def _listed_json(experiments: tuple[Experiment, ...]) -> list[Json]:
@@ -478,7 +280,7 @@ def list_experiments(wired: Services) -> tuple[Experiment, ...]:
     Returns:
         A list of experiments: name, title, source (what of the paper it is), shows, suites and methods.
     """
-    return wired[ExperimentService].list()
+    return tuple(EXPERIMENTS.values())
 
 
 @operation(
@@ -512,13 +314,16 @@ def show_evaluation(wired: Services, evaluation_id: int) -> EvaluationView:
     return wired[EvaluationService].view(evaluation_id)
 
 
-def _outcomes_json(found: SuiteOutcomes) -> Json:
+def _outcomes_json(found: tuple[str, str, tuple[Outcome, ...]]) -> Json:
+    suite, method, outcomes = found
     # JSON has no infinities; a text of probability 0 has no likelihood there.
-    return {"suite": found.suite, "method": found.method, "outcomes": [finite(asdict(o)) for o in found.outcomes]}
+    return {"suite": suite, "method": method, "outcomes": [finite(asdict(own)) for own in outcomes]}
 
 
 @operation(need=READ, json=_outcomes_json)
-def evaluation_outcomes(wired: Services, evaluation_id: int, suite: str, method: str) -> SuiteOutcomes:
+def evaluation_outcomes(
+    wired: Services, evaluation_id: int, suite: str, method: str
+) -> tuple[str, str, tuple[Outcome, ...]]:
     """Give what became of every item of a suite under a method, of which figures are made.
 
     Args:
@@ -529,7 +334,7 @@ def evaluation_outcomes(wired: Services, evaluation_id: int, suite: str, method:
     Returns:
         An object with suite, method and outcomes: item, unit, facts, answers, marks and seed.
     """
-    return SuiteOutcomes(suite, method, wired[EvaluationService].outcomes(evaluation_id, suite, method))
+    return suite, method, wired[EvaluationService].outcomes(evaluation_id, suite, method)
 
 
 @operation(need=WORK, json=asdict, command="evaluations open", text=print_opened)
@@ -644,7 +449,7 @@ def evaluation_table(
         suite: key of the suite whose figures are shown, those of its parts included
         reference: label of the method that others are compared with (default: the model alone); empty compares none
         outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
-        beside: results file of another run (JSON), whose figures stand beside
+        beside: results file of another run (JSON), whose figures are shown too
         experiment: in their place the tables of the experiment that it is of, with the paper's rows
 
     Returns:
@@ -652,13 +457,13 @@ def evaluation_table(
         one a method: cells by the column's name (value, the mean over seeds, with deviation; low and high, its 95 %
         interval; n, unscored, seeds, rank, best, and contrast to the reference), readings by suite (items, unread with
         reasons, compared, and the shares unmasked, refused and empty) and average_ranks by kind of suite; and notes,
-        the sentences that have to stand with it.
+        the sentences that belong to it.
     """
     if experiment:
         _refuse_beside_tables(suite, reference, beside)
         return wired[ExperimentService].shown(evaluation_id, outside)
-    request = TableRequest(evaluation_id, suite, reference, outside)
-    return wired[TableService].table(request, _elsewhere(wired, beside))
+    request = TableRequest(evaluation_id, suite, reference, outside, _elsewhere(wired, beside))
+    return wired[TableService].table(request)
 
 
 @operation(need=READ, json=ExperimentRun.json)
@@ -712,7 +517,7 @@ def export_evaluation(
         suite: key of the suite whose figures are exported, those of its parts included
         reference: label of the method that others are compared with (default: the model alone); empty compares none
         outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
-        beside: results file of another run (JSON), whose figures stand beside; not with json
+        beside: results file of another run (JSON), whose figures are shown too; not with json
         samples: also every item, with what was asked and what came of it (json)
         experiment: the tables of the experiment that it is of, with the paper's rows (csv: one row a cell); without
             suite, reference, beside and samples
@@ -727,10 +532,10 @@ def export_evaluation(
             return wired[ExperimentService].write(evaluation_id, format, folder, outside)
         content = wired[ExperimentService].content(evaluation_id, format, outside)
     else:
-        request, elsewhere = TableRequest(evaluation_id, suite, reference, outside), _elsewhere(wired, beside)
+        request = TableRequest(evaluation_id, suite, reference, outside, _elsewhere(wired, beside), samples)
         if folder is not None:
-            return wired[TableService].write(request, format, folder, elsewhere, samples)
-        content = wired[TableService].content(request, format, elsewhere, samples)
+            return wired[TableService].write(request, format, folder)
+        content = wired[TableService].content(request, format)
     if out is None:
         sys.stdout.write(content)
         return None
@@ -740,21 +545,7 @@ def export_evaluation(
 # Coefficients.
 
 
-def _coefficients_json(found: Coefficients) -> Json:
-    names = ("value", "low", "high", "n", "unscored")
-    methods = [
-        {
-            "method": own.method,
-            "fitted": own.fitted,
-            "coefficients": {figure.part: {name: getattr(figure, name) for name in names} for figure in own.figures},
-        }
-        for own in found.methods
-    ]
-    told = {name: getattr(found, name) for name in ("evaluation_id", "suite", "title", "outside", "notes")}
-    return told | {"methods": methods}
-
-
-@operation(need=READ, json=_coefficients_json, command="evaluations coefficients", text=print_coefficients, at_once=1)
+@operation(need=READ, json=Coefficients.json, command="evaluations coefficients", text=print_coefficients, at_once=1)
 def evaluation_coefficients(
     wired: Services,
     evaluation_id: int,
@@ -767,11 +558,11 @@ def evaluation_coefficients(
 
     Args:
         evaluation_id: number of an evaluation
-        suite: key of the suite; where the evaluation has one of DiscrimEval alone, it need not be named
+        suite: key of the suite; it need not be named where the evaluation has only one of DiscrimEval
         outside: as for evaluation_table
 
     Returns:
         evaluation_id, suite, title, outside, notes, and methods: a list of method, fitted and coefficients, by race,
         gender and age, each with value, low and high (95 %), n and unscored.
     """
-    return wired[CoefficientService].coefficients(CoefficientRequest(evaluation_id, suite, outside), progress)
+    return wired[CoefficientService].coefficients(evaluation_id, suite, outside, progress)

@@ -13,22 +13,13 @@ from typing import Any
 
 import gradio as gr
 from gradio.components import Component
+from gradio.events import Dependency
 from markupsafe import Markup
 
 from app.evaluate import words
 from app.evaluate.charts import coverage_figure, methods_figure, parts_figure, plane_figure
-from app.evaluate.coefficient_page import CoefficientHandlers, place_coefficients, wire_coefficients, working
-from app.evaluate.experiments.page import (
-    OWN,
-    ExperimentHandlers,
-    judges_from,
-    place_given,
-    place_judges,
-    place_tables,
-    wire_choice,
-    wire_tables,
-)
-from app.evaluate.experiments.service import ExperimentPlan, ExperimentService
+from app.evaluate.coefficients import CoefficientService
+from app.evaluate.experiments.page import JUDGES, OWN, ExperimentHandlers, notes_markup, pairs_from
 from app.evaluate.exports import table_fragment
 from app.evaluate.finding import finding
 from app.evaluate.item_list import item_rows
@@ -45,7 +36,7 @@ from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_stream, shown_to
 from app.shared.glossary import explained_titles
 from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
-from app.shared.markup import chart, hint, listing, markup
+from app.shared.markup import chart, hint, listing, markup, scrolled
 from app.shared.markup import laid_out as template
 from app.shared.needs import EXPORT, READ, needs
 from app.shared.settings_rail import frame_settings, prompt_format
@@ -88,9 +79,9 @@ class EvaluateHandlers:
     def __init__(self, services: Services, experiments: ExperimentHandlers) -> None:
         """The folder for downloads lives as long as the page; ``experiments`` plans what is chosen by name."""
         self._evaluations = services[EvaluationService]
-        self._experiments = services[ExperimentService]
         self._named = experiments
         self._tables = services[TableService]
+        self._coefficients = services[CoefficientService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-evaluations-")
 
     @shown_to(READ)
@@ -111,39 +102,29 @@ class EvaluateHandlers:
         ]
 
     @shown_to(READ)
-    def estimate(self, experiment: str, given: str | None, *values: Any) -> str:
+    def estimate(self, *values: Any) -> str:
         """What the run will take; loads the model."""
-        return self._estimated(experiment, given, *values)
+        return self._estimated(*values)
 
-    def _estimated(self, experiment: str, given: str | None, *values: Any) -> Markup:
-        if experiment == OWN:
-            request = self._request(*values)
-            estimate = self._evaluations.estimate(request)
-        else:
-            plan = self._plan(experiment, given, *values)
-            request, estimate = plan.request, self._experiments.estimate(plan)
-        titles = {suite.key: suite.title for suite in self._evaluations.suites(request.data)}
+    def _estimated(self, *values: Any) -> Markup:
+        request = self._asked(*values)
+        titles = {suite.key: suite.title for suite in self._evaluations.known_suites()}
+        estimate = self._evaluations.estimate(request)
         return template("evaluate/estimate.html", estimate=estimate, titles=titles, refusal="")
 
     @shown_to(READ)
-    def forecast(self, experiment: str, given: str | None, *values: Any) -> str:
+    def forecast(self, *values: Any) -> str:
         """What the run will take, where its model is loaded; a refusal takes its place and is no message."""
-        model = values[1]
+        model = values[3]
         if model != DEMO and self._evaluations.host.loaded(model) is None:
             return UNTOLD
-        told = or_refusal(lambda: self._estimated(experiment, given, *values))
-        return (
-            told
-            if isinstance(told, Markup)
-            else template("evaluate/estimate.html", estimate=None, titles={}, refusal=told)
-        )
+        told = or_refusal(lambda: self._estimated(*values))
+        refusal = {"estimate": None, "titles": {}, "refusal": told}
+        return told if isinstance(told, Markup) else template("evaluate/estimate.html", **refusal)
 
-    def begin(self, experiment: str, given: str | None, *values: Any) -> int:
+    def begin(self, *values: Any) -> int:
         """Begin an evaluation, or an experiment; the job to follow."""
-        own = experiment == OWN
-        request = self._request(*values) if own else self._plan(experiment, given, *values).request
-        evaluation = self._evaluations.submit(request)
-        job = self._evaluations.view(evaluation).job
+        job = self._evaluations.view(self._evaluations.submit(self._asked(*values))).job
         assert job is not None
         return job.id
 
@@ -152,12 +133,14 @@ class EvaluateHandlers:
         """Go on with what is not done of an evaluation; the job to follow."""
         return self._evaluations.resume(int(event.id))
 
-    def _plan(
+    def _asked(
         self, experiment: str, given: str | None, name: str, model: str, data: str, here: list[str], far: list[str],
         methods: list[str], judges: str, limit: float | None, seeds: float, *own: Any,
-    ) -> ExperimentPlan:  # fmt: skip
-        """An experiment has its own suites, methods and calibration; the rest of the form holds for it too."""
-        return self._named.plan(experiment, given, name, model, data, limit, seeds, judges)
+    ) -> EvaluationRequest:  # fmt: skip
+        """What the form asks; an experiment has its own suites, methods and calibration."""
+        if experiment != OWN:
+            return self._named.request(experiment, given, name, model, data, limit, seeds, judges)
+        return self._request(name, model, data, here, far, methods, judges, limit, seeds, *own)
 
     def _request(
         self, name: str, model: str, data: str, here: list[str], far: list[str], methods: list[str], judges: str,
@@ -183,7 +166,7 @@ class EvaluateHandlers:
             limit=int(limit) if limit else None,
             calibration_share=float(share),
             data=data.strip(),
-            judges=judges_from(judges),
+            judges=pairs_from(JUDGES, judges),
         )
 
     @shown_to(READ)
@@ -237,7 +220,7 @@ class EvaluateHandlers:
         for done, total in self._tables.measuring(request, int(beside)):
             if time.monotonic() - told > TOLD_SECONDS:
                 told = time.monotonic()
-                yield [gr.skip(), working("Working out the figures", done, total, "suite"), *[gr.skip()] * 4]
+                yield [gr.skip(), _working("Working out the figures", done, total, "suite"), *[gr.skip()] * 4]
         if beside:
             table = self._tables.beside(view.id, int(beside), suite, outside)
         else:
@@ -273,23 +256,44 @@ class EvaluateHandlers:
         outcome = self._evaluations.outcomes(shown_id, suite, method)[int(event.id)]
         return self._evaluations.open_item(shown_id, suite, method, outcome.item, outcome.seed).session_id
 
+    @shown_to(READ)
+    def offered(self, shown_id: int | None, suite: str) -> list[Any]:
+        """Whether a suite has coefficients; those of another suite are taken away."""
+        own = {} if shown_id is None else self._coefficients.suites(self._evaluations.view(shown_id))
+        return [gr.Column(visible=suite in own), "", ""]
+
+    @needs(READ)
+    @shown_stream
+    def fitted(self, shown_id: int, suite: str, outside: Outside) -> Iterator[list[Any]]:
+        """Fit method after method, saying how far it is; the table."""
+        for done, total, label in self._coefficients.fitting(shown_id, suite, outside):
+            yield [_working(f"Fitting the model of {label}", done, total, "method"), gr.skip()]
+        grid = self._coefficients.coefficients(shown_id, suite, outside).grid
+        table = scrolled(grid.title, table_fragment(grid.layout, grid.title, "coefficients"))
+        yield ["", table + notes_markup(grid.notes)]
+
     @shown_to(EXPORT)
     def export(self, shown_id: int | None, suite: str, reference: str, outside: Outside, kind: str) -> str:
         """Write the shown figures for download."""
         if shown_id is None:
             raise ServiceError("No evaluation is shown; choose one from the list.")
-        request = TableRequest(shown_id, suite, reference, outside)
-        return str(self._tables.write(request, kind, Path(self._folder.name), samples=kind == "json"))
+        request = TableRequest(shown_id, suite, reference, outside, samples=kind == "json")
+        return str(self._tables.write(request, kind, Path(self._folder.name)))
+
+
+def _working(what: str, done: int, total: int, noun: str) -> str:
+    """How far something is that takes a while."""
+    return template("evaluate/working.html", what=what, done=done, total=total, noun=noun)
 
 
 def _suite_name(suite: KnownSuite) -> str:
-    """A suite's title with its kind, and where it is read from if that is no folder or hub that all stand under."""
+    """A suite's title with its kind, and whether it comes with the program."""
     shipped = ", with the program" if suite.source == SHIPPED else ""
     return f"{suite.title} ({suite.kind}{shipped})"
 
 
 def table_markup(table: Table, plans: Sequence[SuitePlan]) -> str:
-    """The figures, how the items were read, and every sentence that has to stand with them."""
+    """The figures, how the items were read, and every sentence that belongs to them."""
     layout = laid_out(table)
     return template(
         "evaluate/figures.html",
@@ -345,9 +349,11 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     watch = JobWatch(services[EvaluationService], handlers.begin)
     wire_job(app, watch, jobs, form.inputs)
     gr.on([app.load, form.data.submit], handlers.suites, form.data, form.suites, **MULTIPLE)
-    wire_choice(named, form.experiment, form.data, form.chosen)
+    gr.on(
+        [form.experiment.change, form.data.submit], named.chosen, [form.experiment, form.data], form.chosen, **MULTIPLE
+    )
     form.estimate.click(handlers.estimate, form.inputs, form.estimated, **EVENT)
-    # What the suites of the page's folder are is known when it has loaded; each change asks anew.
+    # What the suites of the page's folder are is known when it has loaded; each change asks again.
     gr.on([part.change for part in form.told_of], handlers.forecast, form.inputs, form.estimated, **LATEST)
     shown_id = jobs.shown_id
     runs.show(handlers.show, None, shown_id, **MULTIPLE)
@@ -358,7 +364,6 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     # A run that goes on with what is shown ends without showing another one: what follows it tells that it ended.
     opening = [shown_id.change, jobs.job.change, app.load]
     opened = gr.on(opening, handlers.opened, shown_id, [runs, result.head, *choices, result.group], **LATEST)
-    wire_tables(named, result.experiment, shown_id, result.outside, opening)
     asked = [shown_id, result.suite, result.reference, result.outside, result.beside]
     changed = [part.change for part in (result.suite, result.reference, result.outside, result.beside)]
     for made in (
@@ -366,9 +371,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         gr.on(changed, handlers.figures, asked, result.made, **LATEST),
     ):
         made.failure(lambda: "", None, result.made[1], **EVENT)
-    wire_coefficients(
-        CoefficientHandlers(services), result.coefficients, opened, shown_id, result.suite, result.outside
-    )  # fmt: skip
+    _wire_coefficients(handlers, result, opened, shown_id)
+    _wire_tables(named, result, opening, shown_id)
     listed = [shown_id, result.suite, result.method, result.search, result.outside]
     gr.on([result.suite.change, result.method.change], handlers.items, listed, result.items, **LATEST)
     result.search.submit(handlers.items, listed, result.items, **MULTIPLE)
@@ -378,11 +382,35 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     downloaded(written, "evaluation-file")
 
 
+def _wire_coefficients(
+    handlers: EvaluateHandlers, result: SimpleNamespace, opened: Dependency, shown_id: gr.State
+) -> None:
+    part, own = result.coefficients, [shown_id, result.suite]
+    emptied = [part.group, part.busy, part.table]
+    opened.success(handlers.offered, own, emptied, **LATEST)
+    gr.on([result.suite.change, result.outside.change], handlers.offered, own, emptied, **LATEST)
+    fitting = part.fit.click(handlers.fitted, [*own, result.outside], [part.busy, part.table], **EVENT)
+    fitting.failure(lambda: "", None, part.busy, **EVENT)
+
+
+def _wire_tables(
+    named: ExperimentHandlers, result: SimpleNamespace, opening: Sequence[Any], shown_id: gr.State
+) -> None:
+    part = result.experiment
+    asked, made = [shown_id, part.which, result.outside], [part.table, part.picture, part.notes]
+    opened = gr.on(opening, named.opened, shown_id, [part.group, part.intro, part.which], **LATEST)
+    opened.success(named.table, asked, made, **LATEST)
+    gr.on([part.which.change, result.outside.change], named.table, asked, made, **LATEST)
+    download = gr.DownloadButton("Tables", elem_id="experiment-file", elem_classes=["offscreen"])
+    written = part.save.click(named.export, [shown_id, result.outside, part.kind], download, **EVENT)
+    downloaded(written, "experiment-file")
+
+
 def _form(named: ExperimentHandlers) -> SimpleNamespace:
     with gr.Column(elem_classes=["group"]):
         markup("<h2>What to run</h2>")
         experiment = gr.Dropdown(
-            named.choices(), value=OWN, label="What is read", elem_id="experiment",
+            named.choices(), value=OWN, label="What to run", elem_id="experiment",
             info="Your own choice, or a table of the paper.",
         )  # fmt: skip
         card = gr.HTML("", visible=False, apply_default_css=False, elem_id="experiment-card", elem_classes=["coft"])
@@ -404,7 +432,11 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
     with gr.Column(elem_classes=["group"]):
         markup("<h2>With which methods</h2>")
         model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
-        given = place_given()
+        given = gr.Textbox(
+            "", label="What its methods need", placeholder="cda.checkpoint=FOLDER, dexperts.expert=FOLDER", max_lines=1,
+            visible=False, elem_id="given",
+            info="policy.parameter=value. Methods without a value are skipped or replaced.",
+        )  # fmt: skip
         with gr.Column(min_width=0) as own_methods:
             methods = gr.Dropdown(
                 METHODS, value=FIRST, multiselect=True, allow_custom_value=True, label="Methods", elem_id="methods"
@@ -422,7 +454,11 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
                 )
                 prompt_format(framed)
         with gr.Accordion("Judges", open=False, elem_classes=["fold"]):
-            judges = place_judges()
+            judges = gr.Textbox(
+                "", label="Who judges written texts", placeholder="toxicity=embedded, sentiment=FOLDER", max_lines=1,
+                elem_id="judges",
+                info="As judgement=scorer or classifier. Empty: the embedded scorer for toxicity, nothing for others.",
+            )  # fmt: skip
         with gr.Accordion("Protocol", open=False, elem_classes=["fold"]):
             name = gr.Textbox("", label="Name", placeholder="model and what is run", max_lines=1)
             limit = gr.Number(200, label="Items of a suite (empty takes all)", precision=0, minimum=1)
@@ -454,7 +490,7 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
 def _result() -> SimpleNamespace:
     with gr.Column(elem_classes=["group"], elem_id="evaluation"):
         head = listing("evaluation-head", "delete", "resume", value=EMPTY)
-        experiment = place_tables()
+        experiment = _experiment_tables()
         with gr.Column(visible=False, min_width=0) as group:
             found = markup("", "evaluation-finding")
             with gr.Row(elem_classes=["choices"]):
@@ -471,7 +507,7 @@ def _result() -> SimpleNamespace:
                 elem_classes=["coft"],
             )  # fmt: skip
             pictures = [chart(name, visible=False) for name in ("figures-plot", "plane-plot", "coverage-plot")]
-            coefficients = place_coefficients()
+            coefficients = _coefficients()
             with gr.Row(elem_classes=["choices"]):
                 method = gr.Dropdown([], label="Items under", elem_id="items-under")
                 search = gr.Textbox(label="Find an item", max_lines=1, elem_id="find-item", info="Press Enter.")
@@ -484,3 +520,29 @@ def _result() -> SimpleNamespace:
         beside=beside, outside=outside, made=[found, busy, table, *pictures], method=method, search=search, items=items,
         kind=kind, save=save,
     )  # fmt: skip
+
+
+def _experiment_tables() -> SimpleNamespace:
+    with gr.Column(visible=False, min_width=0, elem_id="experiment-tables") as group:
+        intro = markup("", "experiment-intro")
+        which = gr.Dropdown([], label="Table", elem_id="experiment-table-of", visible=False)
+        table = markup("", "experiment-table")
+        picture = chart("experiment-plot", visible=False)
+        notes = markup("", "experiment-notes")
+        with gr.Row(elem_classes=["go"]):
+            kind = gr.Dropdown(
+                [*FORMATS[:3], ("JSON", "json")], value="csv", label="Format of tables", elem_id="experiment-format"
+            )
+            save = gr.Button("Save tables", size="sm", elem_id="save-tables")
+    return SimpleNamespace(
+        group=group, intro=intro, which=which, table=table, picture=picture, notes=notes, kind=kind, save=save
+    )
+
+
+def _coefficients() -> SimpleNamespace:
+    with gr.Column(visible=False, min_width=0, elem_id="coefficients-part") as group:
+        with gr.Row(elem_classes=["go"]):
+            fit = gr.Button("Fit mixed-effects coefficients", elem_id="fit-coefficients")
+        hint("The model of the suite’s authors, with effects that differ between questions.")
+        busy, table = markup("", "coefficients-busy"), markup("", "coefficients")
+    return SimpleNamespace(group=group, fit=fit, busy=busy, table=table)

@@ -11,8 +11,11 @@ from pydantic import TypeAdapter
 
 from app.shared.audits import AuditSettings
 from app.shared.jobs import JobView
-from coft_core.suites.base import Encoding, Outcome
+from coft_core.suites.base import Encoding
 from db.types import JsonObject
+
+SPEED = "speed"
+"""Key in a job's result: the tables of speed that it measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +75,6 @@ class EvaluationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteOutcomes:
-    """What became of the items of a suite under a method: all that a table is made of."""
-
-    suite: str
-    method: str
-    outcomes: tuple[Outcome, ...]
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds with at least one outcome, in their order."""
-        return tuple(dict.fromkeys(outcome.seed for outcome in self.outcomes))
-
-
-@dataclass(frozen=True, slots=True)
 class SuitePlan:
     """What was read of a suite when the evaluation was asked for."""
 
@@ -134,19 +123,15 @@ class CalibrationNote:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationView:
-    """An evaluation as a page shows it."""
+class EvaluationSummary:
+    """An evaluation in a list, with how far it is."""
 
     id: int
     name: str
     request: EvaluationRequest
     created_at: datetime
     job: JobView | None
-    resumable: bool
-    plans: tuple[SuitePlan, ...]
     progress: tuple[Done, ...]
-    calibrations: tuple[CalibrationNote, ...]
-    notes: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -163,22 +148,25 @@ class EvaluationView:
         """Items that are to be done in all."""
         return sum(part.planned for part in self.progress)
 
+    @property
+    def left(self) -> bool:
+        """Whether something is not done: items, or speed that the last job did not measure."""
+        result = (None if self.job is None else self.job.result) or {}
+        return self.done < self.planned or (self.request.measures and SPEED not in result)
+
 
 @dataclass(frozen=True, slots=True)
-class EvaluationSummary:
-    """An evaluation in a list."""
+class EvaluationView(EvaluationSummary):
+    """An evaluation with what was read, and what is said of its thresholds."""
 
-    id: int
-    name: str
-    model: str
-    suites: tuple[str, ...]
-    methods: tuple[str, ...]
-    created_at: datetime
-    done: int
-    planned: int
-    job: JobView | None
-    experiment: str = ""
-    """Title of the experiment that it is of; empty for others."""
+    plans: tuple[SuitePlan, ...] = ()
+    calibrations: tuple[CalibrationNote, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it can go on."""
+        return self.left and not self.running
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -11,21 +10,20 @@ from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
 from app.evaluate.experiments.named import experiment_named
-from app.evaluate.experiments.speed import KEPT_AS, SpeedRun, speed_tables
+from app.evaluate.experiments.speed import SpeedRun, speed_tables
 from app.evaluate.items import items_digest, sampled
 from app.evaluate.judging import Judges, load_judges, unjudged
 from app.evaluate.kept import KeptOutcomes, SuiteContents
 from app.evaluate.opening import ItemOpener, OpenedItem
 from app.evaluate.prepared import MethodPreparer
 from app.evaluate.runs import (
-    CalibrationNote,
+    SPEED,
     Done,
     EvaluationEstimate,
     EvaluationRequest,
     EvaluationSummary,
     EvaluationView,
     KnownSuite,
-    SuiteOutcomes,
     SuitePlan,
     plans_from,
     plans_json,
@@ -112,7 +110,12 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
             missing.append(str(HubUnreachableError(f"{named(unreached)} {'is' if len(unreached) == 1 else 'are'}")))
         missing += unjudged(request, [read.suite for read in suites])
         work = EvaluationWork(0, replace(request, methods=able), tuple(suites), Judges({}))
-        return Estimator(self.host, self._preparer, self._reader).estimate(work, missing)
+        found = Estimator(self.host, self._preparer, self._reader).estimate(work, missing)
+        if (asked := request.experiment) is None:
+            return found
+        labels = [method.label for method in request.methods]
+        timed = [table.planned(labels) for table in speed_tables(experiment_named(asked.name)).values()]
+        return replace(found, missing=(*asked.left_out, *found.missing, *timed))
 
     def submit(self, request: EvaluationRequest) -> int:
         """Store an evaluation, start it as a job, and return the evaluation's id.
@@ -135,8 +138,8 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
     # What becomes of it.
 
     def is_left(self, row: EvaluationRecord) -> bool:
-        """Whether something is not done: items, or speed that the last job did not measure."""
-        return self._left(row, self._progress(row), self.job(row))
+        """Whether something is not done."""
+        return self._summary(row, self._store.counts(row.id), self.job(row)).left
 
     def about(self, row: EvaluationRecord) -> JsonObject:
         """The experiment that it is of."""
@@ -154,41 +157,43 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
     def view(self, evaluation_id: int) -> EvaluationView:
         """An evaluation with how far it is and what is said of its thresholds; needs neither model nor data."""
         record = self._store.get(evaluation_id)
-        request, progress = request_from(record.request), self._progress(record)
-        job = self.job(record)
-        left = self._left(record, progress, job)
+        own = self._summary(record, self._store.counts(record.id), self.job(record))
+        request = own.request
+        found = {(each.suite, each.method, each.seed): each for each in self._store.calibrations(record.id)}
+        ordered = product(request.suites, (method.label for method in request.methods), request.seeds)
         return EvaluationView(
-            id=record.id,
-            name=record.name,
-            request=request,
-            created_at=record.created_at,
-            job=job,
-            resumable=left and not (job is not None and job.active),
-            plans=plans_from(record.plan, request.suites),
-            progress=progress,
-            calibrations=self._notes(record.id, request),
-            notes=unjudged(request, [suite for suite in self._sources.all if suite.key in request.suites]),
+            own.id,
+            own.name,
+            request,
+            own.created_at,
+            own.job,
+            own.progress,
+            plans_from(record.plan, request.suites),
+            tuple(note_from(found[place].summary, *place) for place in ordered if place in found),
+            unjudged(request, [suite for suite in self._sources.all if suite.key in request.suites]),
         )
+
+    def _summary(
+        self, record: EvaluationRecord, counts: Mapping[tuple[str, str, int], int], job: JobView | None
+    ) -> EvaluationSummary:
+        request = request_from(record.request)
+        plans = {plan.suite: plan for plan in plans_from(record.plan, request.suites)}
+        progress = tuple(
+            Done(suite, method.label, seed, counts.get((suite, method.label, seed), 0), plans[suite].evaluated[seed])
+            for suite, method, seed in product(request.suites, request.methods, request.seeds)
+        )
+        return EvaluationSummary(record.id, record.name, request, record.created_at, job, progress)
 
     def outcomes(self, evaluation_id: int, suite: str, method: str) -> tuple[Outcome, ...]:
         """What became of the items that are done: by seed, then in the suite's order."""
         request = request_from(self._store.get(evaluation_id).request)
         _require_part("suite", suite, request.suites)
-        _require_part("method", method, tuple(each.label for each in request.methods))
+        _require_part("method", method, [each.label for each in request.methods])
         return self._outcomes.of(evaluation_id, suite).get(method, ())
 
     def suite_outcomes(self, evaluation_id: int, suite: str) -> SuiteContents:
         """The same of all methods, by their labels; those of which nothing is done are left out."""
         return self._outcomes.of(evaluation_id, suite)
-
-    def all_outcomes(self, evaluation_id: int) -> tuple[SuiteOutcomes, ...]:
-        """What tables are made of, suite after suite, with the methods in the order of the request."""
-        request = request_from(self._store.get(evaluation_id).request)
-        found = {suite: self._outcomes.of(evaluation_id, suite) for suite in request.suites}
-        return tuple(
-            SuiteOutcomes(suite, method.label, found[suite].get(method.label, ()))
-            for suite, method in product(request.suites, request.methods)
-        )
 
     def items(self, evaluation_id: int, suite: str) -> tuple[Item, ...]:
         """The items of a suite that take part; needs the suite's data."""
@@ -200,22 +205,22 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
         """Start an audit of what an item asked under a method and seed; needs the suite's data and the model."""
         record = self._store.get(evaluation_id)
         request = request_from(record.request)
-        _require_part("suite", suite, request.suites)
-        _require_part("seed", seed, request.seeds)
-        chosen = next((each for each in request.methods if each.label == method), None)
-        if chosen is None:
-            raise _no_part("method", method, tuple(each.label for each in request.methods))
+        methods = {each.label: each for each in request.methods}
+        for what, asked, known in (
+            ("suite", suite, request.suites), ("seed", seed, request.seeds), ("method", method, methods),
+        ):  # fmt: skip
+            _require_part(what, asked, known)
         read = self._as_planned(suite, record)
         found = next((each for each in read.items if each.id == item), None)
         if found is None:
             raise ServiceError(f"{read.suite.title} has no item {item!r} in this evaluation.")
         values = self._store.calibration(evaluation_id, suite, method, seed)
-        if chosen.calibrated and values is None:
+        if methods[method].calibrated and values is None:
             raise ServiceError(
                 f"The thresholds of “{method}” on {read.suite.title} are not fitted yet; resume the run."
             )
-        title, encoding = f"{record.name}: {read.suite.title}", request.encoding
-        return self._opener.open(title, chosen, found, suite, seed, values, text, encoding)
+        title = f"{record.name}: {read.suite.title}"
+        return self._opener.open(title, methods[method], found, suite, seed, values, text, request.encoding)
 
     # Items.
 
@@ -264,53 +269,11 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
         if suites:
             with self.workers.hired(context) as workers:
                 EvaluationRun(work, self._store, self.host, self._preparer, context, workers, self._reader, share).run()
-        made: JsonObject = {"items": sum(part.done for part in self._progress(row))}
+        made: JsonObject = {"items": sum(self._store.counts(row.id).values())}
         if request.experiment is not None and request.measures:
             tables = speed_tables(experiment_named(request.experiment.name))
-            made[KEPT_AS] = SpeedRun(self.host, self._preparer, context).run(request, tables, share)
+            made[SPEED] = SpeedRun(self.host, self._preparer, context).run(request, tables, share)
         return made
-
-    # Views.
-
-    def _left(self, record: EvaluationRecord, progress: Sequence[Done], job: JobView | None) -> bool:
-        """Whether something of an evaluation is not done: items, or speed that its last job did not measure."""
-        unmeasured = request_from(record.request).measures and KEPT_AS not in ((job.result if job else None) or {})
-        return unmeasured or any(part.done < part.planned for part in progress)
-
-    def _progress(self, record: EvaluationRecord) -> tuple[Done, ...]:
-        return _progress(record, self._store.counts(record.id))
-
-    def _notes(self, evaluation_id: int, request: EvaluationRequest) -> tuple[CalibrationNote, ...]:
-        found = {(each.suite, each.method, each.seed): each for each in self._store.calibrations(evaluation_id)}
-        ordered = product(request.suites, (method.label for method in request.methods), request.seeds)
-        return tuple(note_from(found[place].summary, *place) for place in ordered if place in found)
-
-    def _summary(
-        self, record: EvaluationRecord, counts: Mapping[tuple[str, str, int], int], job: JobView | None
-    ) -> EvaluationSummary:
-        request, progress = request_from(record.request), _progress(record, counts)
-        return EvaluationSummary(
-            id=record.id,
-            name=record.name,
-            model=request.model,
-            suites=request.suites,
-            methods=tuple(method.label for method in request.methods),
-            created_at=record.created_at,
-            done=sum(part.done for part in progress),
-            planned=sum(part.planned for part in progress),
-            job=job,
-            experiment="" if request.experiment is None else request.experiment.title,
-        )
-
-
-def _progress(record: EvaluationRecord, counts: Mapping[tuple[str, str, int], int]) -> tuple[Done, ...]:
-    """How far each suite, method and seed of an evaluation is."""
-    request = request_from(record.request)
-    plans = {plan.suite: plan for plan in plans_from(record.plan, request.suites)}
-    return tuple(
-        Done(suite, method.label, seed, counts.get((suite, method.label, seed), 0), plans[suite].evaluated[seed])
-        for suite, method, seed in product(request.suites, request.methods, request.seeds)
-    )
 
 
 def _require(request: EvaluationRequest) -> None:
@@ -334,17 +297,13 @@ def _require(request: EvaluationRequest) -> None:
         )
 
 
-def _require_part(what: str, name: object, known: Sequence[object]) -> None:
-    if name not in known:
-        raise _no_part(what, name, known)
-
-
-def _no_part(what: str, name: object, known: Sequence[object]) -> ServiceError:
-    return ServiceError(f"This evaluation has no {what} {name!r}; it has {', '.join(map(str, known))}.")
+def _require_part(what: str, name: object, known: Iterable[object]) -> None:
+    if name not in (listed := list(known)):
+        raise ServiceError(f"This evaluation has no {what} {name!r}; it has {', '.join(map(str, listed))}.")
 
 
 def _plans(work: EvaluationWork) -> tuple[SuitePlan, ...]:
-    plans: builtins.list[SuitePlan] = []
+    plans = []
     for read in work.suites:
         splits = {seed: work.splits[read.suite.key, seed] for seed in work.request.seeds}
         plans.append(

@@ -10,15 +10,14 @@ from threading import Lock
 from app.evaluate.exports import table_csv, table_html, table_latex
 from app.evaluate.harness import read_results, results_json, suite_samples
 from app.evaluate.layout import Elsewhere
-from app.evaluate.measured import Extent, Measured, measured
 from app.evaluate.runs import EvaluationMethod, EvaluationView
 from app.evaluate.service import EvaluationService
-from app.evaluate.tables import Table, check_reference, table_of
+from app.evaluate.tables import Extent, Measured, Table, measured, table_of
 from app.shared.errors import ServiceError
 from app.shared.files import decode, read_bytes, write_text
 from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
-from coft_core.suites.base import Item, Outcome, Outside, Suite
+from coft_core.suites.base import Item, Outside, Suite
 from coft_core.suites.files import DataError
 
 SuiteFigures = Mapping[str, Measured]
@@ -29,23 +28,37 @@ SUFFIXES = {"csv": "csv", "latex": "tex", "html": "html", "json": "json"}
 
 TABLES_KEPT = 16
 
+
+def suffix_of(form: str) -> str:
+    """How the files of a format end."""
+    if form not in SUFFIXES:
+        raise ServiceError(f"There is no format {form!r}; choose one of {', '.join(SUFFIXES)}.")
+    return SUFFIXES[form]
+
+
 FIGURES_KEPT = 1 << 28
-"""Bytes of drawn figures that are kept, so that a table is not drawn anew for another reference method."""
+"""Bytes of drawn figures that are kept, so that a table is not drawn again for another reference method."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """Which table of an evaluation is asked for."""
+    """Which table of an evaluation is asked for.
+
+    ``reference`` is the label of the method that others are compared with; None takes the model alone, and an empty one
+    compares none. ``samples`` adds every item to a results file.
+    """
 
     evaluation_id: int
     suite: str = ""
     reference: str | None = None
     outside: Outside = "floor"
+    elsewhere: tuple[Elsewhere, ...] = ()
+    samples: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationTable:
-    """A table with what has to stand beside it."""
+    """A table with the figures from elsewhere that appear in it."""
 
     view: EvaluationView
     table: Table
@@ -61,10 +74,6 @@ _Runs = Sequence[tuple[EvaluationView, tuple[EvaluationMethod, ...]]]
 """The evaluations of a table, each with its methods by the labels that they have there."""
 
 
-def _one(view: EvaluationView) -> _Runs:
-    return [(view, view.request.methods)]
-
-
 def _methods(runs: _Runs) -> list[EvaluationMethod]:
     return [method for _, methods in runs for method in methods]
 
@@ -72,8 +81,10 @@ def _methods(runs: _Runs) -> list[EvaluationMethod]:
 def _reference(runs: _Runs, asked: str | None) -> str | None:
     """The method that others are compared with; see :class:`TableRequest`."""
     methods = _methods(runs)
+    labels = [method.label for method in methods]
     reference = usual_reference(methods) if asked is None else asked or None
-    check_reference(reference, methods)
+    if reference is not None and reference not in labels:
+        raise ServiceError(f"There is no method {reference!r} to compare with; choose one of {', '.join(labels)}.")
     return reference
 
 
@@ -99,21 +110,20 @@ class TableService:
         """Built from the program's services."""
         return cls(services[EvaluationService], services.largest_upload)
 
-    def table(self, request: TableRequest, elsewhere: Sequence[Elsewhere] = ()) -> EvaluationTable:
+    def table(self, request: TableRequest) -> EvaluationTable:
         """A table of an evaluation, of what is done so far."""
-        view = self._evaluations.view(request.evaluation_id)
-        return EvaluationTable(view, self._table_of(view, request), tuple(elsewhere))
+        runs = self._runs(request.evaluation_id)
+        table = self._table(runs, request.suite, _reference(runs, request.reference), request.outside)
+        return EvaluationTable(runs[0][0], table, request.elsewhere)
 
     def beside(self, first: int, second: int, suite: str = "", outside: Outside = "floor") -> Table:
         """The methods of two evaluations in one table, which compares the items that all of them read."""
-        return self._table(self._both(first, second), suite, None, outside)
+        return self._table(self._runs(first, second), suite, None, outside)
 
     def measuring(self, request: TableRequest, beside: int = 0) -> Iterator[tuple[int, int]]:
         """Work out what a table needs, suite by suite; the table is then made at once."""
-        if beside:
-            runs = self._both(request.evaluation_id, beside)
-        else:
-            runs = _one(self._evaluations.view(request.evaluation_id))
+        runs = self._runs(request.evaluation_id, beside)
+        if not beside:
             _reference(runs, request.reference)
         suites = self._suites(runs, request.suite)
         extent: Extent = "table" if request.suite else "main"
@@ -127,43 +137,32 @@ class TableService:
         """Figures of another run from its results file."""
         return read_results(decode(read_bytes(path, path.name, self._largest_upload), path.name), path.name)
 
-    def content(
-        self, request: TableRequest, form: str, elsewhere: Sequence[Elsewhere] = (), samples: bool = False
-    ) -> str:
+    def content(self, request: TableRequest, form: str) -> str:
         """An export as text."""
-        if form not in SUFFIXES:
-            raise ServiceError(f"There is no format {form!r}; choose one of {', '.join(SUFFIXES)}.")
-        if form != "json" and samples:
+        suffix_of(form)
+        if form != "json" and request.samples:
             raise ServiceError(f"The format {form} holds no items; leave the samples out, or choose json.")
-        if form == "json" and elsewhere:
-            raise ServiceError("The format json holds figures of the evaluation alone; leave those from elsewhere out.")
+        if form == "json" and request.elsewhere:
+            raise ServiceError("The format json holds only figures of the evaluation; leave those from elsewhere out.")
         if form == "json":
-            return self._results(request, samples)
-        shown = self.table(request, elsewhere)
+            return self._results(request)
+        shown = self.table(request)
         if form == "csv":
             return table_csv(shown.table, shown.elsewhere)
         write = table_latex if form == "latex" else table_html
         return write(shown.view, shown.table, shown.elsewhere)
 
-    def write(
-        self,
-        request: TableRequest,
-        form: str,
-        folder: Path,
-        elsewhere: Sequence[Elsewhere] = (),
-        samples: bool = False,
-    ) -> Path:
+    def write(self, request: TableRequest, form: str, folder: Path) -> Path:
         """Write an export into a folder, atomically, and return the path; errors as of :meth:`content`."""
-        content = self.content(request, form, elsewhere, samples)
         suite = f"-{request.suite}" if request.suite else ""
-        return write_text(folder / f"evaluation-{request.evaluation_id}{suite}.{SUFFIXES[form]}", content)
+        name = f"evaluation-{request.evaluation_id}{suite}.{suffix_of(form)}"
+        return write_text(folder / name, self.content(request, form))
 
-    def _table_of(self, view: EvaluationView, request: TableRequest) -> Table:
-        runs = _one(view)
-        return self._table(runs, request.suite, _reference(runs, request.reference), request.outside)
-
-    def _both(self, first: int, second: int) -> _Runs:
-        views = [self._evaluations.view(number) for number in (first, second)]
+    def _runs(self, *numbers: int) -> _Runs:
+        """Evaluations with their methods, whose labels name the evaluation where there are two; 0 is none."""
+        views = [self._evaluations.view(number) for number in numbers if number]
+        if len(views) == 1:
+            return [(view, view.request.methods) for view in views]
         names = [f"{view.request.model}, {view.name}" for view in views]
         if names[0] == names[1]:
             names = [f"{name}, evaluation {view.id}" for name, view in zip(names, views, strict=True)]
@@ -197,13 +196,12 @@ class TableService:
         with self._measuring:
             if key in self._figures:
                 return self._figures[key]
-            given: dict[str, Sequence[Outcome]] = {}
+            given = {}
             for view, methods in runs:
                 kept = self._evaluations.suite_outcomes(view.id, suite.key)
                 labels = zip(methods, view.request.methods, strict=True)
                 given |= {own.label: kept[stored.label] for own, stored in labels if stored.label in kept}
-            made = measured(suite, _methods(runs), given, outside, extent)
-            found = {label: replace(own, outcomes=()) for label, own in made.items()}
+            found = measured(suite, _methods(runs), given, outside, extent)
             if _size(found) <= FIGURES_KEPT:
                 self._figures[key] = found
             return found
@@ -216,11 +214,11 @@ class TableService:
             raise ServiceError(f"The suite {key!r} of this evaluation is not known any more; make it known again.")
         return found
 
-    def _results(self, request: TableRequest, samples: bool) -> str:
+    def _results(self, request: TableRequest) -> str:
         view = self._evaluations.view(request.evaluation_id)
-        keys = [request.suite] if request.suite else list(view.request.suites)
-        tables = [self._table_of(view, replace(request, suite=key)) for key in keys]
-        if not samples:
+        keys = [request.suite] if request.suite else view.request.suites
+        tables = [self.table(replace(request, suite=key)).table for key in keys]
+        if not request.samples:
             return results_json(view, tables)
         listed, missing = {}, {}
         for key in keys:
@@ -240,7 +238,7 @@ def items_of(evaluations: EvaluationService, view: EvaluationView, suite: str) -
 
 
 def _size(measured: SuiteFigures) -> int:
-    """Bytes of the draws of figures; those that stand for two are counted once."""
+    """Bytes of the draws of figures; draws that two figures share are counted once."""
     draws = {
         id(figure.draws): figure.draws.nbytes
         for own in measured.values()

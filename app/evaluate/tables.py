@@ -6,18 +6,141 @@ A table is a function of outcomes: neither model nor data is needed, and the ord
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from app.evaluate.measured import Measured, SuiteReading, certifies_tokens, measured_by_suite
-from app.evaluate.runs import EvaluationMethod, SuiteOutcomes
-from app.shared.errors import ServiceError
-from coft_core.suites.base import Better, Figure, Kind, Outside, Suite
-from coft_core.suites.statistics import ahead, difference, ranks, ranks_among
+from app.evaluate.runs import EvaluationMethod
+from app.shared.policies import certifies
+from coft_core.suites.base import Better, Figure, Kind, Outcome, Outside, Scored, Suite, Unread, Written
+from coft_core.suites.statistics import Detail, ahead, difference, made_with, ranks, ranks_among
+
+Figures = Mapping[tuple[str, str], Figure]
+"""Figures of a suite by key and part."""
+
+Extent = Literal["main", "table", "all"]
+"""Which figures are made: ``main`` the main one, with draws by seed for ranks; ``table`` all, with only their values by
+seed; ``all`` all, with their intervals by seed."""
+
+_BY_SEED: Mapping[Extent, Detail] = {"main": "draws", "table": "value", "all": "interval"}
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteReading:
+    """How one method read the items of a suite, over all seeds."""
+
+    suite: str
+    title: str
+    items: int
+    unread: int
+    reasons: tuple[tuple[str, int], ...]
+    compared: int
+    unmasked: float | None
+    refused: float | None
+    empty: float | None
+    writes: bool
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A method on a suite: figures of what it read, and of the items that every method read."""
+
+    own: Figures
+    own_by_seed: Mapping[int, Figures]
+    shared: Figures
+    shared_by_seed: Mapping[int, Figures]
+    reading: SuiteReading
+
+
+def measured(
+    suite: Suite,
+    methods: Sequence[EvaluationMethod],
+    given: Mapping[str, Sequence[Outcome]],
+    outside: Outside,
+    extent: Extent = "all",
+) -> dict[str, Measured]:
+    """What was measured on one suite, by method; ``given`` are outcomes by method, where there are any."""
+    certifying = {method.label: certifies_tokens(method) for method in methods}
+    ordered = {label: in_order(outcomes) for label, outcomes in given.items() if outcomes}
+    read = {label: [own for own in outcomes if not own.unread] for label, outcomes in ordered.items()}
+    together = [set(map(_place, outcomes)) for outcomes in read.values() if outcomes]
+    common = set.intersection(*together) if together else set()
+    found = {}
+    for label, outcomes in ordered.items():
+        own, own_by_seed = _figures(suite, read[label], outside, extent)
+        shared, shared_by_seed = own, own_by_seed
+        if len(common) < len(read[label]):
+            both = [outcome for outcome in read[label] if _place(outcome) in common]
+            shared, shared_by_seed = _figures(suite, both, outside, extent)
+        reading = _reading(suite, outcomes, read[label], len(common), certifying[label])
+        found[label] = Measured(own, own_by_seed, shared, shared_by_seed, reading)
+    return found
+
+
+def certifies_tokens(method: EvaluationMethod) -> bool:
+    """Whether a method certifies its tokens."""
+    return method.calibrated and certifies(method.settings)
+
+
+def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Outcomes in an order that does not depend on theirs.
+
+    Units are drawn in the order in which they first appear, so that a fixed order makes figures of the same items the
+    same, and those of different methods paired.
+    """
+    return sorted(outcomes, key=_place)
+
+
+def _place(outcome: Outcome) -> tuple[str, str, int]:
+    return outcome.unit, outcome.item, outcome.seed
+
+
+def _figures(
+    suite: Suite, outcomes: Sequence[Outcome], outside: Outside, extent: Extent
+) -> tuple[Figures, Mapping[int, Figures]]:
+    """Figures of outcomes, and of those of each seed."""
+
+    def made(given: Sequence[Outcome]) -> Figures:
+        if not given:
+            return {}
+        figures = [suite.main_figure(given, outside)] if extent == "main" else suite.figures(given, outside)
+        return {(figure.key, figure.part): figure for figure in figures if figure is not None}
+
+    whole, seeds = made(outcomes), sorted({outcome.seed for outcome in outcomes})
+    with made_with(_BY_SEED[extent]):
+        return whole, {seed: made([outcome for outcome in outcomes if outcome.seed == seed]) for seed in seeds}
+
+
+def _reading(
+    suite: Suite, outcomes: Sequence[Outcome], read: Sequence[Outcome], compared: int, certifying: bool
+) -> SuiteReading:
+    reasons = Counter(outcome.unread for outcome in outcomes if outcome.unread)
+    answers = [answer for outcome in read for answer in outcome.answers]
+    texts = [likelihood for answer in answers if isinstance(answer, Scored) for likelihood in answer.likelihoods]
+    written = [answer for answer in answers if isinstance(answer, Written)]
+    given = sum(text.tokens for text in texts)
+    steps = given + sum(answer.tokens for answer in written)
+    empty = sum(text.empty for text in texts) + sum(len(answer.empty) for answer in written)
+    untouched = sum(not any(own.masked for own in outcome.answers if not isinstance(own, Unread)) for outcome in read)
+    return SuiteReading(
+        suite=suite.key,
+        title=suite.title,
+        items=len(outcomes),
+        unread=len(outcomes) - len(read),
+        reasons=tuple(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        compared=compared,
+        unmasked=untouched / len(read) if read else None,
+        refused=sum(text.refused for text in texts) / given if certifying and given else None,
+        empty=empty / steps if certifying and steps else None,
+        writes=bool(written),
+        seeds=tuple(sorted({outcome.seed for outcome in outcomes})),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +258,6 @@ class Table:
         return next(row for row in self.rows if row.method == method)
 
 
-def main_table(
-    suites: Sequence[Suite],
-    methods: Sequence[EvaluationMethod],
-    given: Iterable[SuiteOutcomes],
-    outside: Outside = "floor",
-    reference: str | None = None,
-) -> Table:
-    """The main figure of each suite, and the average ranks over them."""
-    check_reference(reference, methods)
-    return table_of(suites, methods, measured_by_suite(suites, methods, given, outside, "main"), outside, reference)
-
-
 def table_of(
     suites: Sequence[Suite],
     methods: Sequence[EvaluationMethod],
@@ -159,17 +270,13 @@ def table_of(
     columns = [column for own in suites for column in _columns(own, measured[own.key].values()) if suite or column.main]
     cells = [_cells(column, measured[column.suite], reference) for column in columns]
     averages = {} if suite else _averages(columns, cells, measured)
-    readings = {
-        method.label: [one.reading for own in suites if (one := measured[own.key].get(method.label))]
-        for method in methods
-    }
     rows = tuple(
         Row(
             method.label,
             certifies_tokens(method),
             tuple(column.get(method.label) for column in cells),
-            tuple(readings[method.label]),
-            averages.get(method.label, ()),
+            tuple(one.reading for own in suites if (one := measured[own.key].get(method.label))),
+            tuple(averages.get(method.label, ())),
         )
         for method in methods
     )
@@ -179,20 +286,13 @@ def table_of(
     return Table(tuple(columns), rows, tuple(sorted(seeds)), outside, reference, suite, absent)
 
 
-def check_reference(reference: str | None, methods: Sequence[EvaluationMethod]) -> None:
-    """Refuse a label that no method has."""
-    labels = [method.label for method in methods]
-    if reference is not None and reference not in labels:
-        raise ServiceError(f"There is no method {reference!r} to compare with; choose one of {', '.join(labels)}.")
-
-
 def _columns(suite: Suite, measured: Iterable[Measured]) -> list[Column]:
     """All figures that any method has, in the order of the suite."""
     figures: dict[tuple[str, str], Figure] = {}
     for one in measured:
         for key, figure in one.own.items():
             figures.setdefault(key, figure)
-    # A part that only a later method has still stands behind the figures of the whole.
+    # Parts follow the figures of the whole, those that only a later method has too.
     ordered = sorted(figures.items(), key=lambda item: bool(item[1].part))
     return [
         Column(
@@ -216,13 +316,13 @@ def _cells(column: Column, measured: Mapping[str, Measured], reference: str | No
         pooled, own = one.own[key], shared.get(label)
         by_seed = {seed: figures[key] for seed, figures in one.own_by_seed.items() if key in figures}
         values = [figure.value for figure in by_seed.values() if figure.value is not None]
-        against = None if reference in (None, label) else shared.get(str(reference))
+        against = None if reference in (None, label) else shared.get(reference or "")
         cells[label] = Cell(
             value=fmean(values) if values else None,
             deviation=_deviation(values),
             pooled=pooled.value,
-            low=_bound(pooled.low),
-            high=_bound(pooled.high),
+            low=_end(pooled.low),
+            high=_end(pooled.high),
             n=pooled.n,
             unscored=pooled.unscored,
             seeds=tuple(SeedValue(seed, figure.value, figure.n) for seed, figure in by_seed.items()),
@@ -241,15 +341,13 @@ def _deviation(values: Sequence[float]) -> float | None:
     return stdev(values)
 
 
-def _bound(value: float | None) -> float | None:
-    """An end of an interval; none where it cannot be told."""
+def _end(value: float | None) -> float | None:
+    """An end of an interval; None where it is not known."""
     return None if value is None or math.isnan(value) else value
 
 
 def _contrast(figure: Figure | None, reference: Figure | None) -> Contrast | None:
-    if figure is None or reference is None:
-        return None
-    found = difference(figure, reference)
+    found = None if figure is None or reference is None else difference(figure, reference)
     return Contrast(*found) if found is not None and all(map(math.isfinite, found)) else None
 
 
@@ -257,24 +355,20 @@ def _contrast(figure: Figure | None, reference: Figure | None) -> Contrast | Non
 
 
 def _averages(
-    columns: Sequence[Column],
-    cells: Sequence[Mapping[str, Cell]],
-    measured: Mapping[str, Mapping[str, Measured]],
-) -> dict[str, tuple[AverageRank, ...]]:
+    columns: Sequence[Column], cells: Sequence[Mapping[str, Cell]], measured: Mapping[str, Mapping[str, Measured]]
+) -> dict[str, list[AverageRank]]:
     """Average ranks by method and kind; ranks are averaged over the same columns for all methods."""
     present = {label for column in cells for label, cell in column.items() if cell.value is not None}
     ranked = [{label: cell.rank for label, cell in column.items() if cell.rank is not None} for column in cells]
     found: dict[str, list[AverageRank]] = {label: [] for label in present}
     for kind in dict.fromkeys(column.kind for column in columns):
-        places = [
-            place for place, column in enumerate(columns) if column.kind == kind and present <= set(ranked[place])
-        ]
-        by_seed = _seed_ranks([columns[place] for place in places], measured, present)
-        for label in present if places else ():
+        both = zip(columns, ranked, strict=True)
+        chosen = [(column, own) for column, own in both if column.kind == kind and present <= set(own)]
+        by_seed = _seed_ranks([column for column, _ in chosen], measured, present)
+        for label in present if chosen else ():
             seeds = tuple((seed, fmean(own[label] for own in of_seed)) for seed, of_seed in by_seed.items())
-            value = fmean(ranked[place][label] for place in places)
-            found[label].append(AverageRank(kind, value, len(places), seeds))
-    return {label: tuple(averages) for label, averages in found.items()}
+            found[label].append(AverageRank(kind, fmean(own[label] for _, own in chosen), len(chosen), seeds))
+    return found
 
 
 def _seed_ranks(

@@ -11,7 +11,8 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from app.evaluate import words
-from app.evaluate.coefficients import Coefficients, coefficients_laid_out
+from app.evaluate.coefficients import Coefficients
+from app.evaluate.experiments.service import ExperimentRun
 from app.evaluate.layout import Head, Layout, Shown, laid_out, readings_laid_out
 from app.evaluate.opening import OpenedItem
 from app.evaluate.runs import CalibrationNote, EvaluationEstimate, EvaluationSummary, EvaluationView, KnownSuite
@@ -64,6 +65,20 @@ def _cell(shown: Shown | None) -> Text:
     return text
 
 
+def print_experiment(run: ExperimentRun) -> None:
+    """The tables of an experiment with their notes, and how it differs from the paper's."""
+    experiment = run.experiment
+    print(f"{experiment.title} ({experiment.source}), {run.view.request.model}")
+    print(experiment.shows)
+    for table in run.tables:
+        print(f"\n{table.title}")
+        print_layout(table.layout)
+        print(*(f"- {note}" for note in table.notes), sep="\n")
+    print("\nNot as in the paper:", *(f"- {sentence}" for sentence in experiment.differs), sep="\n")
+    if run.view.plans:
+        print(f"\nAll figures, and what was read: python -m app evaluations table {run.view.id}")
+
+
 def print_suites(suites: tuple[KnownSuite, ...]) -> None:
     """One line a suite, with what is missing."""
     for suite in suites:
@@ -80,7 +95,8 @@ def print_evaluations(evaluations: tuple[EvaluationSummary, ...]) -> None:
         state = "unknown" if item.job is None else item.job.status
         print(
             f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {state:<11} {item.done:,} of {item.planned:,} items  "
-            f"{item.name}: {item.model}, {len(item.methods)} methods on {', '.join(item.suites) or 'no suite'}"
+            f"{item.name}: {item.request.model}, {len(item.request.methods)} methods on "
+            f"{', '.join(item.request.suites) or 'no suite'}"
         )
 
 
@@ -149,5 +165,5 @@ def print_sets(sets: dict[str, dict[str, list[str]]]) -> None:
 def print_coefficients(found: Coefficients) -> None:
     """A row a coefficient, and what has to be said with them."""
     print(f"{found.title} (evaluation {found.evaluation_id}), mixed-effects model")
-    print_layout(coefficients_laid_out(found))
+    print_layout(found.grid.layout)
     print(*found.notes, sep="\n")

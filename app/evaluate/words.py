@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from app.evaluate.measured import SuiteReading
 from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuitePlan
-from app.evaluate.tables import AverageRank, Cell, Column, Table
+from app.evaluate.tables import AverageRank, Cell, Column, SuiteReading, Table
 from app.shared.audits import AuditSettings
 from app.shared.format import MINUS, count, level, signed
 from app.shared.policies import info_of, parameters_line
@@ -38,13 +37,13 @@ OUTSIDE: dict[Outside, str] = {
 MOST_REASONS = 3
 
 TIES = (
-    "The best is bold, on a terminal with a star, and so is whatever cannot be told from it: the 95 % interval of the "
-    "difference holds 0."
+    "Bold, on a terminal with a star: the best, and any method not clearly worse (the 95 % interval of the difference "
+    "holds 0)."
 )
 RANKS = "Rank 1 is the best; methods whose difference may be noise share the mean of their ranks."
 ELSEWHERE = (
-    "Figures from elsewhere stand beside those of this evaluation as they were published: they have no ranks here, and "
-    "nothing is computed with them."
+    "Figures from elsewhere are shown as they were published: they have no ranks here, and nothing is computed with "
+    "them."
 )
 UNMASKED = (
     "Nothing masked: items in whose prompts no token was masked. There, methods that mask read the same prompt twice, "
@@ -57,7 +56,7 @@ CERTIFIED = (
 
 
 def digits_for(values: Iterable[float | None]) -> int:
-    """Decimals for figures that stand together: one from 10 on, two from 1 on, else three."""
+    """Decimals for figures that are shown together: one from 10 on, two from 1 on, else three."""
     largest = max((abs(value) for value in values if value is not None and math.isfinite(value)), default=0.0)
     return 1 if largest >= 10 else 2 if largest >= 1 else 3
 
@@ -92,12 +91,12 @@ def listed(names: Sequence[object]) -> str:
 
 
 def column_title(column: Column) -> str:
-    """What a column is called where those of other suites stand beside it."""
+    """What a column is called beside those of other suites."""
     return column.suite_title if column.main else figure_title(column)
 
 
 def figure_title(column: Column) -> str:
-    """What a figure is called where all others are of the same suite."""
+    """What a figure is called among those of its suite."""
     return f"{column.title}: {column.part}" if column.part else column.title
 
 
@@ -108,7 +107,7 @@ def figure_sentence(column: Column) -> str:
 
 
 def cell_sentence(cell: Cell, column: Column, digits: int) -> str:
-    """All that stands behind a figure, for a tooltip."""
+    """What a figure rests on, for a tooltip."""
     unscored = f"{_share(cell.unscored, cell.n + cell.unscored)} could not be scored"
     if cell.value is None:
         return f"Nothing could be scored: {unscored}."
@@ -138,11 +137,11 @@ def cells_sentence(seeds: Sequence[int], intervals: bool = True) -> str:
     if not seeds:
         return "Nothing has been read yet."
     drawn = (
-        "exact for shares of independent items, else drawn over units: items of one template, pair or question stand "
-        "and fall together"
+        "exact for shares of independent items, else drawn over units: items of one template, pair or question are "
+        "drawn together"
     )
     if len(seeds) == 1:
-        return f"Each figure is of seed {seeds[0]} alone; in brackets its 95 % interval, {drawn}."
+        return f"Each figure is of seed {seeds[0]}; in brackets its 95 % interval, {drawn}."
     mean = f"Each figure is the mean over the seeds {listed(seeds)}, ± the standard deviation over them"
     if not intervals:
         return f"{mean}."
@@ -180,7 +179,7 @@ def average_sentence(average: AverageRank) -> str:
 def notes(
     table: Table, plans: Sequence[SuitePlan] = (), elsewhere: bool = False, short: bool = False
 ) -> tuple[str, ...]:
-    """Every sentence that has to stand with a table."""
+    """Every sentence that belongs to a table."""
     ranked = any(cell is not None and cell.rank is not None for row in table.rows for cell in row.cells)
     averages = list(dict.fromkeys(average_sentence(average) for row in table.rows for average in row.averages))
     told = [cells_sentence(table.seeds, not short)]
@@ -248,11 +247,11 @@ def _cell_exceptions(title: str, cells: Sequence[tuple[str, Cell]], seeds: Seque
         valued = [seed.seed for seed in cell.seeds if seed.value is not None]
         if cell.value is not None and len(valued) < len(seeds):
             which = "seed" if len(valued) == 1 else "seeds"
-            yield f"{title}: {method} has a figure of the {which} {listed(valued)} alone."
+            yield f"{title}: {method} has a figure only of the {which} {listed(valued)}."
 
 
 def silent_sentences(calibrations: Sequence[CalibrationNote]) -> list[str]:
-    """Which calibrations say nothing and why; methods that are silent on the same suite and seeds stand together."""
+    """Which calibrations say nothing and why, methods that are silent on the same suite and seeds together."""
     seeds: dict[tuple[str, str, str], list[int]] = {}
     for note in calibrations:
         if note.silent:

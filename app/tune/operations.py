@@ -15,13 +15,21 @@ from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, OnTerminal, Read, command, operation, record
-from app.shared.policies import policy_name
 from app.shared.settings_json import settings_from_json
-from app.shared.terminal import PolicyOptions, wait_for
+from app.shared.terminal import PolicyOptions, print_table, wait_for
 from app.shared.wiring import Services
-from app.tune.runs import TUNABLE, TunedMethod, TunedPoint, TuningRequest, TuningView, tuning_csv, tuning_json
+from app.tune.runs import TUNABLE, TuningRequest, TuningView, tuning_csv, tuning_json
 from app.tune.service import TuningService
-from app.tune.words import calibrated_sentence, kept_sentence, none_sentence, tuning_finding
+from app.tune.words import (
+    calibrated_sentence,
+    figure_text,
+    found_text,
+    kept_sentence,
+    notes,
+    points,
+    tuning_finding,
+    values_text,
+)
 
 USUAL = TuningRequest("", ())
 
@@ -31,48 +39,25 @@ OWN = ("name", "policies", "alphas", "calibration_source")
 
 def _print_list(views: tuple[TuningView, ...]) -> None:
     for view in views:
-        chosen = ", ".join(
-            f"{policy_name(method.policy)} {_values(method.best)}" for method in view.methods if method.best
-        )
-        state = "" if view.complete else f"{view.status}, {view.measured} of {view.planned} points; "
-        print(f"{view.id}: {view.name}, {view.model} on {view.set_name}; {state}{chosen or 'nothing chosen'}")
+        print(f"{view.id}: {view.name}, {view.model} on {view.set_name}; {found_text(view)}")
     if not views:
         print("Nothing is tuned yet; see: python -m app tune --help")
 
 
 def _print(view: TuningView) -> None:
-    certified = calibrated_sentence(view)
     print(f"{view.name} (tuning {view.id}): {view.model} on {view.set_name}, {view.prompts} graded prompts, "
-          f"{view.pairs} pairs; {certified}")  # fmt: skip
-    print(f"Vanilla{'':<40}{_figures(view.vanilla)}")
+          f"{view.pairs} pairs; {calibrated_sentence(view)}")  # fmt: skip
     if finding := tuning_finding(view):
         print(finding)
+    print_table(
+        ("Method", "Strength", ">Gap", ">Accuracy", ""),
+        ((name, values_text(point), figure_text(point.gap), figure_text(point.accuracy),
+          "chosen" if point.chosen else "") for _, name, point in points(view)),
+    )  # fmt: skip
     if view.complete:
         print(f"A point is chosen for its gap among those with an accuracy of at least {view.floor:.3f}.")
-    else:
-        print(kept_sentence(view))
-    for method in view.methods:
-        _print_method(method, view.complete, view.floor)
-
-
-def _print_method(method: TunedMethod, complete: bool, floor: float) -> None:
-    if method.error:
-        print(f"{policy_name(method.policy)}: left out: {method.error}")
-    for point in method.points:
-        print(f"{'*' if point.chosen else ' '}{policy_name(method.policy):<28}{_values(point):<18}{_figures(point)}")
-    if not complete and not method.error:
-        print(f"{policy_name(method.policy)}: {len(method.points)} of {method.planned} points measured.")
-    elif sentence := none_sentence(method, floor):
-        print(sentence)
-
-
-def _values(point: TunedPoint | None) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in point.values) if point else ""
-
-
-def _figures(point: TunedPoint) -> str:
-    named = (("gap", point.gap), ("accuracy", point.accuracy))
-    return "  ".join(f"{name} {mean:.3f} [{low:.3f}, {high:.3f}]" for name, (mean, low, high) in named)
+    for note in notes(view):
+        print(note)
 
 
 def tuning_request(given: Json | None) -> TuningRequest:

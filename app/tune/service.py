@@ -35,7 +35,6 @@ from app.tune.runs import (
     view_of,
 )
 from app.tune.sets import TuningSet, read_tuning_set
-from app.tune.trial import seconds_an_item
 from coft_core.assets import assets_path
 from coft_core.calibrate.run import SOURCES, calibrate, calibrate_many
 from coft_core.conformal.calibration import Calibration
@@ -45,7 +44,7 @@ from coft_core.fingerprint import same_digests
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.registry import method
 from coft_core.text.detection import SpanDetector
-from coft_core.tuning.measure import Measured, measure_many
+from coft_core.tuning.measure import ItemReader, Measured, TuningItem, measure_many
 from coft_core.tuning.sweep import LAMS, Variant, accuracy_floor, sweep, variants_of
 from coft_core.types import Example
 from db.jobs import JobRecord
@@ -169,15 +168,28 @@ def _swept(work: TuningWork, variants: Sequence[Variant], vanilla: Measured, clo
 
 
 def _seconds(work: TuningWork, variants: Sequence[Variant], clock: Callable[[], float]) -> float:
-    """Seconds that a prompt takes under the variants of a method; none where what they need cannot be had."""
+    """Seconds that one prompt takes under all variants of a method, on average; 0 where what they need is missing."""
     first = variants[0].policy
     try:
         models, scorers = work.host.further(first, work.model), work.host.scorers(first, work.model)
     except CoftError:
         return 0.0
-    policies, room = [variant.policy for variant in variants], work.host.memory.room()
+    model, room = work.model.dated(), work.host.memory.room()
+
+    def read(item: TuningItem) -> None:
+        reader = ItemReader(model, item, models, scorers, work.detector, room)
+        for variant in variants:
+            reader.choices(variant.policy)
+
+    ordered = sorted(work.items.items, key=lambda item: len(item.prompt))
+    tried = [ordered[int(share * len(ordered))] for share in TRIED]
     with work.host.turn():
-        return seconds_an_item(work.model, work.items.items, policies, models, scorers, work.detector, room, clock)
+        # The first reading of a model is slow for reasons that do not come again.
+        read(tried[0])
+        began = clock()
+        for item in tried:
+            read(item)
+        return (clock() - began) / len(tried)
 
 
 def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> list[Measured]:
@@ -198,6 +210,9 @@ def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> l
 
 SAMPLES = ("prompts", "tuning.json")
 """List of the sets to tune on that come with the program, among the shipped data files."""
+
+TRIED = (0.25, 0.5, 0.75)
+"""Which prompts a forecast tries, by their place when all are sorted by length."""
 
 
 class TuningService(RunOfJobs[TuningView]):

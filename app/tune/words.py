@@ -166,10 +166,11 @@ def time_sentence(seconds: float | None) -> str:
 
 def runs_list(runs: Sequence[TuningView], shown: int | None) -> str:
     """Runs that have ended, newest first."""
-    return laid_out("tune/runs.html", runs=runs, shown=shown, found=_found)
+    return laid_out("tune/runs.html", runs=runs, shown=shown, found=found_text)
 
 
-def _found(view: TuningView) -> str:
+def found_text(view: TuningView) -> str:
+    """What a run has chosen, in a list of runs."""
     if not view.complete:
         ended = ENDED.get(view.status, view.status)
         return f"{ended}, {view.measured} of {view.planned} points, nothing chosen"
@@ -181,21 +182,22 @@ def run_details(view: TuningView) -> tuple[str, str]:
     """Head and table of a run."""
     said = {"finding": tuning_finding(view), "calibrated": calibrated_sentence(view)}
     head = laid_out("tune/head.html", view=view, sampling=sampling_sentence(view), **said)
-    notes = [
+    named = {"notes": notes(view), "points": points(view), "values": values_text, "figure": figure_text}
+    return head, laid_out("tune/points.html", **named)
+
+
+def notes(view: TuningView) -> list[str]:
+    """What has to be said of a run's points."""
+    said = [
         kept_sentence(view),
         *(f"{policy_name(m.policy)} was left out: {m.error}" for m in view.methods if m.error),
         *(none_sentence(m, view.floor) for m in view.methods if view.complete),
     ]
-    points = [
-        (MARKS[symbol], policy_name(method.policy), point)
-        for method, symbol in zip(view.methods, cycle(SYMBOLS), strict=False)
-        for point in method.points
-    ]
-    table = laid_out(
-        "tune/points.html",
-        notes=[note for note in notes if note],
-        points=[("", "vanilla", view.vanilla), *points],
-        values=values_text,
-        figure=figure_text,
-    )
-    return head, table
+    return [note for note in said if note]
+
+
+def points(view: TuningView) -> list[tuple[str, str, TunedPoint]]:
+    """Every point with its mark in the picture and the name of its method, the model alone first."""
+    marked = zip(view.methods, cycle(SYMBOLS), strict=False)
+    own = [(MARKS[symbol], policy_name(method.policy), point) for method, symbol in marked for point in method.points]
+    return [("", "vanilla", view.vanilla), *own]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from app.evaluate.experiments.grid import Grid, Line, Paper, Picture, Value, Values, chosen_paper, paper_note
 from app.evaluate.layout import Head
-from app.evaluate.measured import Measured, measured_by_suite
 from app.evaluate.methods import methods_from
-from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuiteOutcomes
-from app.evaluate.tables import main_table
+from app.evaluate.runs import CalibrationNote, EvaluationMethod
+from app.evaluate.tables import Measured, in_order, measured, table_of
 from app.shared.audits import AuditSettings
 from coft_core.conformal.calibration import Calibration
 from coft_core.experiments.averages import Part, average, shown_as
@@ -50,6 +50,11 @@ class Sweep:
         """The method's label at a value."""
         return f"{self.knob} {value:g}"
 
+    @property
+    def methods(self) -> list[str]:
+        """The method at every value, as a command names it."""
+        return [f"{self.label(value)}={self.method},{self.knob}={value:g}" for value in self.values]
+
 
 @dataclass(frozen=True)
 class Table(ABC):
@@ -68,23 +73,18 @@ class Table(ABC):
         picture: Picture | None = None,
     ) -> Grid:  # fmt: skip
         """Lines with the paper's rows below them; those that belong to no line come last."""
-        paper = chosen_paper(self.papers, figures.kept.model)
-        left = {} if paper is None else dict(paper.rows)
+        paper = chosen_paper(self.papers, figures.model)
+        printed = {} if paper is None else {
+            name: (Head(name, source=f"paper, {paper.model}"), (*values, *(None,) * (len(heads) - len(values))))
+            for name, values in paper.rows.items()
+        }  # fmt: skip
         rows: list[tuple[Head, Values]] = []
-
-        def add(name: str) -> None:
-            if paper is not None and name in left:
-                values = left.pop(name)
-                nothing = (None,) * (len(heads) - len(values))
-                rows.append((Head(name, source=f"paper, {paper.model}"), (*values, *nothing)))
-
         for line in lines:
             rows.append((Head(line.head), line.values))
-            add(line.paper)
-        for name in tuple(left):
-            add(name)
+            if line.paper in printed:
+                rows.append(printed.pop(line.paper))
         told = (*notes, paper_note(self.papers, paper))
-        return Grid(self.title, corner, tuple(heads), tuple(rows), told, picture)
+        return Grid(self.title, corner, tuple(heads), (*rows, *printed.values()), told, picture)
 
 
 @dataclass(frozen=True)
@@ -108,46 +108,8 @@ class Experiment:
 
     def evaluated(self) -> tuple[EvaluationMethod, ...]:
         """Its methods, those of the sweep last."""
-        sweep = self.sweep
-        swept = (
-            [f"{sweep.label(value)}={sweep.method},{sweep.knob}={value:g}" for value in sweep.values] if sweep else []
-        )
+        swept = () if self.sweep is None else self.sweep.methods
         return methods_from((*self.methods, *swept), AuditSettings())
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What is kept of an experiment, of which its tables are made without the model."""
-
-    experiment: Experiment
-    model: str
-    methods: tuple[EvaluationMethod, ...]
-    suites: Mapping[str, Suite]
-    outcomes: tuple[SuiteOutcomes, ...]
-    calibrations: tuple[CalibrationNote, ...] = ()
-    thresholds: Callable[[str, str, int], Calibration | None] = lambda suite, method, seed: None
-    prompts: Callable[[str, int], tuple[list[str], list[str]] | None] = lambda suite, seed: None
-    left_out: tuple[str, ...] = ()
-    measured: Mapping[int, Any] = field(default_factory=dict)
-    """Tables of speed as they were measured, by their place among all tables."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Labels of the methods."""
-        return tuple(method.label for method in self.methods)
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds with outcomes, or with thresholds."""
-        found = {seed for own in self.outcomes for seed in own.seeds} | {note.seed for note in self.calibrations}
-        return tuple(sorted(found))
-
-    @property
-    def averaged(self) -> Averaged:
-        """The parts of the averages whose suites took part."""
-        whole = self.experiment.averaged
-        bias, utility = (tuple(p for p in parts if p.suite in self.suites) for parts in (whole.bias, whole.utility))
-        return Averaged(bias, utility)
 
 
 @dataclass(frozen=True)
@@ -197,38 +159,80 @@ class Series:
         ]
 
 
+@dataclass(frozen=True)
 class Figures:
-    """The figures of an experiment's methods."""
+    """What is kept of an experiment, and the figures of its methods, which are made without the model.
 
-    def __init__(self, kept: Kept, outside: Outside = "floor") -> None:
-        """Make the figures of all suites."""
-        self.kept, self.outside = kept, outside
-        self._suites = list(dict.fromkeys(kept.suites.values()))
-        self._measured = measured_by_suite(self._suites, kept.methods, kept.outcomes, outside)
+    ``outcomes`` are those of each suite that was read, by method; ``speeds`` are tables of speed as they were measured,
+    by their place among all tables.
+    """
 
-    def measured(self, suite: str, label: str) -> Measured | None:
-        """What a method made of a suite; None where it has no outcome."""
-        read = self.kept.suites.get(suite)
-        return None if read is None else self._measured[read.key].get(label)
+    experiment: Experiment
+    model: str
+    methods: tuple[EvaluationMethod, ...]
+    suites: Mapping[str, Suite]
+    outcomes: Mapping[str, Mapping[str, Sequence[Outcome]]]
+    calibrations: tuple[CalibrationNote, ...] = ()
+    thresholds: Callable[[str, str, int], Calibration | None] = lambda suite, method, seed: None
+    prompts: Callable[[str, int], tuple[list[str], list[str]] | None] = lambda suite, seed: None
+    left_out: tuple[str, ...] = ()
+    speeds: Mapping[int, Any] = field(default_factory=dict)
+    outside: Outside = "floor"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the methods."""
+        return tuple(method.label for method in self.methods)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds with outcomes, or with thresholds."""
+        read = {own.seed for by_method in self.outcomes.values() for found in by_method.values() for own in found}
+        return tuple(sorted(read | {note.seed for note in self.calibrations}))
+
+    @property
+    def averaged(self) -> Averaged:
+        """The parts of the averages whose suites took part."""
+        whole = self.experiment.averaged
+        bias, utility = (tuple(p for p in parts if p.suite in self.suites) for parts in (whole.bias, whole.utility))
+        return Averaged(bias, utility)
+
+    @property
+    def sweep(self) -> Sweep:
+        """What is swept."""
+        assert self.experiment.sweep is not None
+        return self.experiment.sweep
+
+    @cached_property
+    def _measured(self) -> dict[str, dict[str, Measured]]:
+        return {
+            suite.key: measured(suite, self.methods, self.outcomes.get(suite.key, {}), self.outside)
+            for suite in self.suites.values()
+        }
+
+    def all_of(self, suite: str, label: str) -> list[Outcome]:
+        """Outcomes of a method on a suite, in an order that does not depend on theirs."""
+        own = self.suites.get(suite)
+        return [] if own is None else in_order(self.outcomes.get(own.key, {}).get(label, ()))
 
     def read(self, suite: str, label: str) -> list[Outcome]:
-        """Outcomes that were read, in an order that does not depend on theirs."""
-        found = self.measured(suite, label)
-        return [] if found is None else [outcome for outcome in found.outcomes if not outcome.unread]
+        """Those of them that were read."""
+        return [outcome for outcome in self.all_of(suite, label) if not outcome.unread]
 
     def ranks(self, kind: str) -> dict[str, Value]:
         """Average ranks over the main figures of suites of a kind, by method; none where methods cannot be ranked."""
-        table = main_table(self._suites, self.kept.methods, self.kept.outcomes, self.outside)
+        suites = list(dict.fromkeys(self.suites.values()))
         return {
             row.method: Value(own.value, own.deviation, n=own.columns, what="figures")
-            for row in table.rows
+            for row in table_of(suites, self.methods, self._measured, self.outside, None).rows
             for own in row.averages
             if own.kind == kind
         }
 
     def figure(self, part: Part, label: str) -> Series | None:
         """A figure of a suite; None where the method has none of that key."""
-        found, suite = self.measured(part.suite, label), self.kept.suites.get(part.suite)
+        suite = self.suites.get(part.suite)
+        found = None if suite is None else self._measured[suite.key].get(label)
         if found is None or suite is None:
             return None
         key = (part.figure or suite.main, "")
@@ -239,7 +243,7 @@ class Figures:
 
     def average(self, kind: str, label: str) -> Series | None:
         """The average bias or utility over those of its suites that took part; None where a figure is missing."""
-        parts = getattr(self.kept.averaged, kind)
+        parts = getattr(self.averaged, kind)
         found = {part.suite: own.figures for part in parts if (own := self.figure(part, label)) is not None}
         if not parts or len(found) < len(parts):
             return None
@@ -253,7 +257,7 @@ class Figures:
         self, make: Callable[[Sequence[Outcome]], Figure], label: str, suites: Iterable[str]
     ) -> Series | None:
         """How often or how much was certified, over several suites; None for a method without thresholds."""
-        method = next(own for own in self.kept.methods if own.label == label)
+        method = next(own for own in self.methods if own.label == label)
         outcomes = [replace(own, unit=f"{key} {own.unit}") for key in suites for own in self.read(key, label)]
         if not method.calibrated or not outcomes:
             return None

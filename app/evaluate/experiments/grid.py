@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from app.evaluate import words
-from app.evaluate.layout import Head, Layout, Shown
+from app.evaluate.layout import Head, Layout, Shown, figure_shown
 from app.shared.format import count
 from app.shared.operations import Json
 from coft_core.assets import assets_path
@@ -38,6 +38,14 @@ class Value:
         present = [value for value in values if value is not None]
         spread = stdev(present) if len(present) > 1 and np.isfinite(present).all() else None
         return cls(fmean(present) if present else None, spread, **rest)
+
+    def shown(self, digits: int) -> Shown:
+        """It as text, and what it rests on."""
+        over = f"over {count(self.n)} {self.what}" if self.what else ""
+        missing = f"{count(self.unscored)} could not be scored" if self.unscored else ""
+        said = "; ".join(part for part in (over, missing) if part)
+        said = f"{said[:1].upper()}{said[1:]}." if said else ""
+        return figure_shown(self.value, digits, self.deviation, self.low, self.high, said=said)
 
 
 Values = tuple[Value | None, ...]
@@ -150,7 +158,10 @@ class Grid:
             words.digits_for(value.value for _, values in self.rows if (value := values[place]) is not None)
             for place in range(len(self.heads))
         ]
-        lines = tuple((head, tuple(map(_shown, values, digits))) for head, values in self.rows)
+        lines = tuple(
+            (head, tuple(own.shown(places) if own else None for own, places in zip(values, digits, strict=True)))
+            for head, values in self.rows
+        )
         return Layout(self.corner, self.heads, lines)
 
     def cells(self) -> Iterator[dict[str, object]]:
@@ -177,28 +188,6 @@ class Grid:
             ],
             "notes": list(self.notes),
         }
-
-
-def _shown(value: Value | None, digits: int) -> Shown | None:
-    if value is None:
-        return None
-    if value.value is None:
-        return Shown("unscored", said=_counted(value))
-    return Shown(
-        words.number(value.value, digits),
-        words.number(value.deviation, digits),
-        words.interval(value.low, value.high, digits),
-        value=value.value,
-        said=_counted(value),
-    )
-
-
-def _counted(value: Value) -> str:
-    """What a number rests on, for a tooltip."""
-    said = f"over {count(value.n)} {value.what}" if value.what else ""
-    missing = f"{count(value.unscored)} could not be scored" if value.unscored else ""
-    sentence = "; ".join(part for part in (said, missing) if part)
-    return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else ""
 
 
 def paper_note(papers: Sequence[Paper], shown: Paper | None) -> str:

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from threading import Lock
 
-from app.evaluate.experiments.figures import INSTEAD, Experiment, Figures, Kept
+from app.evaluate.experiments.figures import INSTEAD, Experiment, Figures
 from app.evaluate.experiments.grid import Grid
 from app.evaluate.experiments.named import EXPERIMENTS, experiment_named
-from app.evaluate.experiments.speed import measured_by, speed_tables
+from app.evaluate.experiments.speed import measured_by
 from app.evaluate.experiments.tables import stand_in_sentence
 from app.evaluate.exports import finite, json_text, layout_latex, page_html, table_fragment
 from app.evaluate.items import sampled, split
 from app.evaluate.prepared import MethodPreparer
-from app.evaluate.runs import (
-    AskedExperiment,
-    EvaluationEstimate,
-    EvaluationMethod,
-    EvaluationRequest,
-    EvaluationView,
-    KnownSuite,
-)
+from app.evaluate.runs import AskedExperiment, EvaluationMethod, EvaluationRequest, EvaluationView, KnownSuite
 from app.evaluate.service import EvaluationService
 from app.evaluate.sources import SuiteSources
-from app.evaluate.table_service import SUFFIXES
+from app.evaluate.table_service import suffix_of
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.operations import Json
 from app.shared.policies import parameter_values, policy_info
 from app.shared.project_cache import ProjectCache
-from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CoftError
 from coft_core.suites.base import Outside
@@ -60,20 +51,6 @@ class ExperimentRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentPlan:
-    """What of an experiment is run; ``suites`` are those that are read, by the key that the experiment names."""
-
-    experiment: Experiment
-    request: EvaluationRequest
-    suites: Mapping[str, str]
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """What takes no part, and why, a sentence each."""
-        return () if self.request.experiment is None else self.request.experiment.left_out
-
-
-@dataclass(frozen=True, slots=True)
 class ExperimentCard:
     """An experiment as it can be chosen, told without loading a model."""
 
@@ -85,25 +62,24 @@ class ExperimentCard:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentRun:
-    """An experiment that is run, with its tables once they are made."""
+    """An experiment's tables; ``suites`` are those that were read, by the key that the experiment names."""
 
-    plan: ExperimentPlan
+    experiment: Experiment
     view: EvaluationView
-    tables: tuple[Grid, ...] = ()
+    suites: Mapping[str, str]
+    tables: tuple[Grid, ...]
 
     def json(self) -> Json:
         """It as plain JSON; what is not finite is null."""
-        experiment = self.plan.experiment
+        request = self.view.request
         return {
-            "title": experiment.title,
-            "source": experiment.source,
-            "shows": experiment.shows,
-            "differs": list(experiment.differs),
-            "model": self.plan.request.model,
+            **{name: getattr(self.experiment, name) for name in ("title", "source", "shows")},
+            "differs": list(self.experiment.differs),
+            "model": request.model,
             "evaluation_id": self.view.id,
-            "suites": dict(self.plan.suites),
-            "methods": [method.label for method in self.plan.request.methods],
-            "left_out": list(self.plan.left_out),
+            "suites": dict(self.suites),
+            "methods": [method.label for method in request.methods],
+            "left_out": list(request.experiment.left_out) if request.experiment else [],
             "tables": [finite(table.json()) for table in self.tables],
         }
 
@@ -118,24 +94,9 @@ class ExperimentService:
         preparer: MethodPreparer,
         sources: SuiteSources,
     ) -> None:
-        self._evaluations = evaluations
-        self._store = store
-        self._preparer = preparer
-        self._sources = sources
+        self._evaluations, self._store, self._preparer, self._sources = evaluations, store, preparer, sources
         self._tables: ProjectCache[tuple[object, ...], tuple[Grid, ...]] = ProjectCache(TABLES_KEPT)
         self._lock = Lock()
-
-    @classmethod
-    def wired(cls, services: Services) -> ExperimentService:
-        """Built from the program's services."""
-        return cls(
-            services[EvaluationService], services[EvaluationsRepository], services[MethodPreparer],
-            services[SuiteSources],
-        )  # fmt: skip
-
-    def list(self) -> tuple[Experiment, ...]:
-        """The named experiments."""
-        return tuple(EXPERIMENTS.values())
 
     def card(self, name: str, data: str = "") -> ExperimentCard:
         """An experiment as it can be chosen; loads no model."""
@@ -148,11 +109,11 @@ class ExperimentService:
         stand_ins = (*instead, *experiment.stand_ins)
         return ExperimentCard(experiment, suites, (*filter(None, unready), *missing), stand_ins)
 
-    def plan(self, request: ExperimentRequest) -> ExperimentPlan:
-        """What of an experiment can be run; loads the model."""
-        experiment = experiment_named(request.experiment)
-        methods, left_out = self._methods(experiment, request)
-        suites, missing = self._suites(experiment, request.data)
+    def request(self, asked: ExperimentRequest) -> EvaluationRequest:
+        """The evaluation of what can be run of an experiment; loads the model."""
+        experiment = experiment_named(asked.experiment)
+        methods, left_out = self._methods(experiment, asked)
+        suites, missing = self._suites(experiment, asked.data)
         if experiment.suites and not suites:
             raise ServiceError(f"No suite of this experiment can be read. {missing[0]}")
         about = {
@@ -160,119 +121,89 @@ class ExperimentService:
             "source": experiment.source,
             "tables": [{"kind": table.kind, "title": table.title} for table in experiment.tables],
         }
-        evaluation = EvaluationRequest(
-            name=request.name or f"{experiment.title}: {request.model}",
+        return EvaluationRequest(
+            name=asked.name or f"{experiment.title}: {asked.model}",
             suites=tuple(dict.fromkeys(suites.values())),
             methods=methods,
-            model=request.model,
-            seeds=request.seeds or experiment.seeds,
-            limit=request.limit,
+            model=asked.model,
+            seeds=asked.seeds or experiment.seeds,
+            limit=asked.limit,
             calibration_share=experiment.calibration_share,
-            data=request.data,
-            judges=request.judges,
+            data=asked.data,
+            judges=asked.judges,
             experiment=AskedExperiment(experiment.name, about, (*left_out, *missing)),
         )
-        return ExperimentPlan(experiment, evaluation, suites)
 
-    def estimate(self, plan: ExperimentPlan) -> EvaluationEstimate:
-        """What an experiment will take, with what cannot take part; errors as of the estimate of an evaluation."""
-        found = self._evaluations.estimate(plan.request)
-        labels = [method.label for method in plan.request.methods]
-        timed = [table.planned(labels) for table in speed_tables(plan.experiment).values()]
-        return replace(found, missing=(*plan.left_out, *found.missing, *timed))
-
-    def begin(self, request: ExperimentRequest) -> ExperimentRun:
-        """Start an experiment."""
-        plan = self.plan(request)
-        return ExperimentRun(plan, self._evaluations.view(self._evaluations.submit(plan.request)))
-
-    def plan_of(self, evaluation: EvaluationView) -> ExperimentPlan:
-        """The plan that an evaluation was run by, of what is kept of it; needs neither model nor data."""
-        asked = evaluation.request.experiment
-        if asked is None:
-            raise ServiceError(
-                f"Evaluation {evaluation.id} is of no experiment; look at its figures, or run one with evaluate "
-                "--experiment."
-            )
-        if not self.known(evaluation):
-            raise ServiceError(
-                f"Evaluation {evaluation.id} is of the experiment {asked.name!r}, which this version does not know; "
-                "look at its figures."
-            )
-        experiment, read = EXPERIMENTS[asked.name], evaluation.request.suites
-        present = {
-            key: next((own for own in (key, INSTEAD.get(key)) if own in read), None) for key in experiment.suites
-        }
-        suites = {key: own for key, own in present.items() if own is not None}
-        return ExperimentPlan(experiment, evaluation.request, suites)
-
-    def known(self, evaluation: EvaluationView) -> bool:
-        """Whether an evaluation is of an experiment that has tables; files of one's own were read once."""
-        asked = evaluation.request.experiment
-        return asked is not None and asked.name in EXPERIMENTS
+    def known(self, view: EvaluationView) -> bool:
+        """Whether an evaluation is of an experiment that has tables; experiments were once read from files too."""
+        return view.request.experiment is not None and view.request.experiment.name in EXPERIMENTS
 
     def shown(self, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
-        """An experiment with its tables, of what its evaluation has kept so far."""
+        """The tables of an evaluation's experiment, of what is kept so far; needs neither model nor data."""
         view = self._evaluations.view(evaluation_id)
-        plan = self.plan_of(view)
+        if (asked := view.request.experiment) is None:
+            raise ServiceError(
+                f"Evaluation {view.id} is of no experiment; look at its figures, or run one with evaluate --experiment."
+            )
+        if not self.known(view):
+            raise ServiceError(
+                f"Evaluation {view.id} is of the experiment {asked.name!r}, which this version does not know; look at "
+                "its figures."
+            )
+        experiment, read = EXPERIMENTS[asked.name], view.request.suites
+        # The suite itself comes last, and so before what stands in for it.
+        suites = {key: own for key in experiment.suites for own in (INSTEAD.get(key, key), key) if own in read}
         measured = None if view.job is None else (view.job.id, view.job.status)
         key = evaluation_id, view.created_at, outside, view.done, len(view.calibrations), measured
         # Two that make the same at once would only wait for each other.
         with self._lock:
             if key not in self._tables:
-                figures = Figures(self._kept(plan, view), outside)
-                self._tables[key] = tuple(table.grid(figures) for table in plan.experiment.tables)
-            return ExperimentRun(plan, view, self._tables[key])
+                figures = self._figures(experiment, view, suites, outside)
+                self._tables[key] = tuple(table.grid(figures) for table in experiment.tables)
+            return ExperimentRun(experiment, view, suites, self._tables[key])
 
     def content(self, evaluation_id: int, form: str, outside: Outside = "floor") -> str:
         """The tables of an experiment as the text of a file."""
-        if form not in SUFFIXES:
-            raise ServiceError(f"There is no format {form!r}; choose one of {', '.join(SUFFIXES)}.")
+        suffix_of(form)
         run = self.shown(evaluation_id, outside)
         if form == "csv":
             return to_csv(CSV_COLUMNS, chain.from_iterable(table.cells() for table in run.tables))
         if form == "json":
             return json_text(run.json())
         if form == "latex":
-            caption = run.plan.request.model
-            return "\n".join(layout_latex(own.layout, f"{own.title}: {caption}", own.notes) for own in run.tables)
-        return page_html(
-            "experiment.html.j2",
-            experiment=run.plan.experiment,
-            view=run.view,
-            tables=[(own.title, table_fragment(own.layout, own.title), own.notes) for own in run.tables],
-        )
+            model = run.view.request.model
+            return "\n".join(layout_latex(own.layout, f"{own.title}: {model}", own.notes) for own in run.tables)
+        tables = [(own.title, table_fragment(own.layout, own.title), own.notes) for own in run.tables]
+        return page_html("experiment.html.j2", experiment=run.experiment, view=run.view, tables=tables)
 
     def write(self, evaluation_id: int, form: str, folder: Path, outside: Outside = "floor") -> Path:
         """Write the tables into a folder, atomically, and return the path; errors as of :meth:`content`."""
         content = self.content(evaluation_id, form, outside)
-        return write_text(folder / f"experiment-{evaluation_id}.{SUFFIXES[form]}", content)
+        return write_text(folder / f"experiment-{evaluation_id}.{suffix_of(form)}", content)
 
     # What takes part.
 
     def _methods(
-        self, experiment: Experiment, request: ExperimentRequest
-    ) -> tuple[tuple[EvaluationMethod, ...], tuple[str, ...]]:
+        self, experiment: Experiment, asked: ExperimentRequest
+    ) -> tuple[tuple[EvaluationMethod, ...], list[str]]:
         """Methods that can run on the model, and why others cannot."""
         methods, left_out = experiment.evaluated(), []
-        given, able = _given_parameters(dict(request.given), methods), []
+        given, able = _given_parameters(dict(asked.given), methods), []
         for method in methods:
             own = given.get(method.settings.policy, {})
             if lacking := _lacking(experiment, method, own):
                 left_out.append(lacking)
             else:
                 able.append(_with(method, own))
-        settled = self._preparer.settled(EvaluationRequest("experiment", (), tuple(able), request.model)).methods
-        problems = [self._preparer.problem(method) for method in settled]
-        running = tuple(method for method, problem in zip(able, problems, strict=True) if not problem)
-        left_out += [
-            f"{method.label} is left out: {problem}" for method, problem in zip(able, problems, strict=True) if problem
-        ]
+        settled = self._preparer.settled(EvaluationRequest("experiment", (), tuple(able), asked.model)).methods
+        problems = {method: self._preparer.problem(own) for method, own in zip(able, settled, strict=True)}
+        running = tuple(method for method, problem in problems.items() if not problem)
+        left_out += [f"{method.label} is left out: {problem}" for method, problem in problems.items() if problem]
         if not running:
             raise ServiceError(f"No method of this experiment can run. {' '.join(left_out)}")
-        return running, tuple(left_out)
+        return running, left_out
 
-    def _suites(self, experiment: Experiment, data: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    def _suites(self, experiment: Experiment, data: str) -> tuple[dict[str, str], list[str]]:
         """Suites whose files are there, by the experiment's key, and why others cannot be read."""
         known = {suite.key: suite for suite in self._sources.known(data)}
         found: dict[str, str] = {}
@@ -283,31 +214,33 @@ class ExperimentService:
                 found[key] = there[0]
             else:
                 left_out.append(f"{known[key].title} is left out: {known[key].missing}")
-        return found, tuple(left_out)
+        return found, left_out
 
     # What was kept.
 
-    def _kept(self, plan: ExperimentPlan, view: EvaluationView) -> Kept:
-        return Kept(
-            plan.experiment,
-            plan.request.model,
-            plan.request.methods,
-            {key: self._sources.suite(read) for key, read in plan.suites.items()},
-            self._evaluations.all_outcomes(view.id),
+    def _figures(
+        self, experiment: Experiment, view: EvaluationView, suites: Mapping[str, str], outside: Outside
+    ) -> Figures:
+        request = view.request
+        return Figures(
+            experiment,
+            request.model,
+            request.methods,
+            {key: self._sources.suite(read) for key, read in suites.items()},
+            {key: self._evaluations.suite_outcomes(view.id, key) for key in request.suites},
             view.calibrations,
             lambda suite, method, seed: self._thresholds(view.id, suite, method, seed),
-            lambda suite, seed: self._prompts(view.request, plan.suites.get(suite), seed),
-            plan.left_out,
+            lambda suite, seed: self._prompts(request, suites.get(suite), seed),
+            () if request.experiment is None else request.experiment.left_out,
             measured_by(view.job),
+            outside,
         )
 
     def _thresholds(self, evaluation_id: int, suite: str, method: str, seed: int) -> Calibration | None:
         data = self._store.calibration(evaluation_id, suite, method, seed)
         return Calibration.from_bytes(data) if data else None
 
-    def _prompts(
-        self, request: EvaluationRequest, suite: str | None, seed: int
-    ) -> tuple[builtins.list[str], builtins.list[str]] | None:
+    def _prompts(self, request: EvaluationRequest, suite: str | None, seed: int) -> tuple[list[str], list[str]] | None:
         """Prompts of the calibration share, and of what was evaluated; None where they cannot be read any more."""
         if suite is None:
             return None

@@ -16,7 +16,7 @@ from app.evaluate.experiments.grid import Grid, Line, Picture, Speeds, Value
 from app.evaluate.experiments.tables import HIGHER, LOWER, stand_in_notes
 from app.evaluate.layout import Head
 from app.evaluate.prepared import LoadedGroup, MethodPreparer, ReadyMethod
-from app.evaluate.runs import EvaluationRequest
+from app.evaluate.runs import SPEED, EvaluationRequest
 from app.shared.format import count, plural
 from app.shared.jobs import JobContext, JobView
 from app.shared.model_host import ModelHost
@@ -33,9 +33,6 @@ from coft_core.experiments.speed import (
     with_thresholds,
 )
 
-KEPT_AS = "speed"
-"""Key in a job's result: the tables that it measured."""
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeed:
@@ -51,7 +48,7 @@ _ADAPTER = TypeAdapter(tuple[MeasuredSpeed, ...])
 
 def measured_by(job: JobView | None) -> dict[int, MeasuredSpeed]:
     """The tables that an evaluation's job measured, by place."""
-    kept = None if job is None or job.result is None else job.result.get(KEPT_AS)
+    kept = None if job is None or job.result is None else job.result.get(SPEED)
     return {own.place: own for own in _ADAPTER.validate_python(kept or ())}
 
 
@@ -70,8 +67,7 @@ class SpeedTable(Table):
 
     def grid(self, figures: Figures) -> Grid:
         """Make it of what was measured."""
-        kept = figures.kept
-        found: MeasuredSpeed | None = kept.measured.get(kept.experiment.tables.index(self))
+        found: MeasuredSpeed | None = figures.speeds.get(figures.experiment.tables.index(self))
         lines = () if found is None else found.lines
         told = ("Speed is not measured yet; it is once everything is read.",) if found is None else found.notes
         corner = {"methods": "Method", "lengths": "Tokens", "batches": "Prompts"}[self.rows]
@@ -80,7 +76,7 @@ class SpeedTable(Table):
         if self.rows == "methods":
             heads = [Head("Tokens a second", HIGHER), overhead, peak]
         picture = self._picture(lines) if lines else None
-        return self.made(figures, corner, heads, lines, (*told, *stand_in_notes(kept)), picture)
+        return self.made(figures, corner, heads, lines, (*told, *stand_in_notes(figures)), picture)
 
     def _picture(self, lines: Sequence[Line]) -> Picture:
         if self.rows == "methods":

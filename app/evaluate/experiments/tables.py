@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from app.evaluate import words
-from app.evaluate.experiments.figures import TITLES, Figures, Kept, Series, Sweep, Table
-from app.evaluate.experiments.grid import Chains, Front, Grid, Levels, Line, Picture, Value, chosen_paper
+from app.evaluate.experiments.figures import TITLES, Figures, Series, Table
+from app.evaluate.experiments.grid import Chains, Front, Grid, Levels, Line, Value, chosen_paper
 from app.evaluate.layout import Head
 from app.shared.format import count
 from coft_core.conformal.calibration import Calibration
@@ -51,12 +51,12 @@ class Column:
 
     def series(self, figures: Figures, label: str, suite: str) -> Series | None:
         """Its figure of a method; None where there is none."""
-        if label not in figures.kept.labels:
+        if label not in figures.labels:
             return None
         if self.average:
             return figures.average(self.average, label)
         if self.certified:
-            return figures.certificates(self.certified, label, [suite] if suite else figures.kept.suites)
+            return figures.certificates(self.certified, label, [suite] if suite else figures.suites)
         return figures.figure(replace(self.part, suite=suite or self.part.suite), label)
 
     def value(self, figures: Figures, label: str, suite: str = "") -> Value | None:
@@ -74,8 +74,8 @@ class Column:
         if self.rank:
             ranks = figures.ranks(self.rank)
             return Head(self.title, LOWER), [ranks.get(label) for label, _ in places]
-        found = [self.series(figures, label, suite) for label, suite in places]
-        better = {own.pooled.better for own in found if own is not None and not self.against}
+        found = [] if self.against else [self.series(figures, label, suite) for label, suite in places]
+        better = {own.pooled.better for own in found if own is not None}
         head = Head(self.title, words.ARROWS[better.pop()] if len(better) == 1 else "")
         return head, [self.value(figures, label, suite) for label, suite in places]
 
@@ -89,25 +89,26 @@ class FiguresTable(Table):
 
     def grid(self, figures: Figures) -> Grid:
         """Make it."""
-        kept, of_suites = figures.kept, self.rows == "suites"
-        named = (
-            [(own.title, key) for key, own in kept.suites.items()] if of_suites else [(own, own) for own in kept.labels]
-        )
+        of_suites = self.rows == "suites"
+        named = {key: own.title for key, own in figures.suites.items()} if of_suites else dict(
+            zip(figures.labels, figures.labels, strict=True)
+        )  # fmt: skip
         made = [
-            column.made(figures, [(column.method, key) if of_suites else (key, "") for _, key in named])
+            column.made(figures, [(column.method, key) if of_suites else (key, "") for key in named])
             for column in self.columns
         ]
+        heads, columns = [head for head, _ in made], [values for _, values in made]
         lines = [
-            Line(title, tuple(values[place] for _, values in made), key) for place, (title, key) in enumerate(named)
+            Line(title, values, key)
+            for (key, title), values in zip(named.items(), zip(*columns, strict=True), strict=True)
         ]
-        heads = [head for head, _ in made]
         notes = [
             *average_notes(figures, (column.average for column in self.columns if column.average)),
-            *stand_in_notes(kept),
-            _seed_note(kept),
+            *stand_in_notes(figures),
+            _seed_note(figures),
             *_missing_notes(heads, lines),
             *_unread_notes(figures),
-            *_silent_notes(kept),
+            *_silent_notes(figures),
         ]
         return self.made(figures, self.rows.capitalize()[:-1], heads, lines, notes)
 
@@ -121,16 +122,15 @@ class ChoiceTable(Table):
 
     def grid(self, figures: Figures) -> Grid:
         """Make it."""
-        kept, sweep = figures.kept, _sweep(figures)
-        heads = [
-            Head("BiasAvg", LOWER), Head("UtilityAvg", HIGHER), Head("On the front, %"), Head("Chosen, %"),
-        ]  # fmt: skip
-        notes = [*average_notes(figures, TITLES), *stand_in_notes(kept)]
+        sweep = figures.sweep
+        corner, heads = sweep.knob.capitalize(), (
+            Head("BiasAvg", LOWER), Head("UtilityAvg", HIGHER), Head("On the front, %"), Head("Chosen, %")
+        )  # fmt: skip
+        notes = [*average_notes(figures, TITLES), *stand_in_notes(figures)]
         try:
-            found = _selected(figures, kept.averaged)
+            found = _selected(figures, figures.averaged)
         except InvalidInputError as error:
-            told = [f"Nothing is chosen: {str(error).rstrip('.')}.", *notes]
-            return self.made(figures, sweep.knob.capitalize(), heads, [], told)
+            return self.made(figures, corner, heads, [], [f"Nothing is chosen: {str(error).rstrip('.')}.", *notes])
         shares = found.front_shares or [float(on) for on in found.on_front]
         lines = []
         for point, on in zip(found.points, shares, strict=True):
@@ -140,27 +140,19 @@ class ChoiceTable(Table):
         if (tested := found.tested) is not None:
             values = (_value(tested.bias), _value(tested.utility), None, None)
             lines.append(Line(f"{sweep.label(tested.value)}, on the other units", values))
-        picture = Front(sweep.knob, found)
-        return self.made(
-            figures, sweep.knob.capitalize(), heads, lines, [*_choice_notes(found, sweep.knob), *notes], picture
-        )
-
-
-def _sweep(figures: Figures) -> Sweep:
-    sweep = figures.kept.experiment.sweep
-    assert sweep is not None
-    return sweep
+        notes = [*_choice_notes(found, sweep.knob), *notes]
+        return self.made(figures, corner, heads, lines, notes, Front(sweep.knob, found))
 
 
 def _selected(figures: Figures, averaged: Averaged) -> Selection:
     """What is chosen of a sweep; it raises InvalidInputError where nothing can be."""
     if not (averaged.bias and averaged.utility):
         raise InvalidInputError("no suite of the averages was read")
-    sweep = _sweep(figures)
+    sweep = figures.sweep
     swept = {
         value: {suite: figures.read(suite, sweep.label(value)) for suite in averaged.suites} for value in sweep.values
     }
-    return select(swept, averaged, figures.kept.suites, figures.outside)
+    return select(swept, averaged, figures.suites, figures.outside)
 
 
 def _value(figure: Figure) -> Value:
@@ -203,12 +195,12 @@ class StabilityTable(Table):
 
     def grid(self, figures: Figures) -> Grid:
         """Make it."""
-        kept, sweep, averaged = figures.kept, _sweep(figures), figures.kept.averaged
+        sweep, averaged = figures.sweep, figures.averaged
         alone = [(part, averaged.utility) for part in averaged.bias if averaged.utility]
-        alone += [(bias, (utility,)) for bias, utility in self.own if bias.suite in kept.suites]
+        alone += [(bias, (utility,)) for bias, utility in self.own if bias.suite in figures.suites]
         lines, reasons, chosen = [], [], []
         for part, utility in alone:
-            title, value, share = kept.suites[part.suite].title, None, None
+            title, value, share = figures.suites[part.suite].title, None, None
             try:
                 knee = _selected(figures, Averaged((part,), utility)).knee
                 value, reason = knee.chosen, knee.reason
@@ -231,7 +223,7 @@ class StabilityTable(Table):
             f"Mean and standard deviation are over the {len(chosen)} of {len(alone)} suites that chose a value.",
             *reasons,
             "In drawn units, %: how often the same value is chosen when the suite's units are drawn anew.",
-            *stand_in_notes(kept),
+            *stand_in_notes(figures),
         ]
         heads = [Head(f"Chosen {sweep.knob}"), Head("In drawn units, %")]
         return self.made(figures, "Suite", heads, lines, notes)
@@ -246,16 +238,16 @@ class CoverageTable(Table):
 
     def grid(self, figures: Figures) -> Grid:
         """Make it."""
-        kept, sweep = figures.kept, _sweep(figures)
+        sweep = figures.sweep
         lines, measured = [], {}
         for alpha in sweep.values:
             label = sweep.label(alpha)
             counts = [
                 (note.seed, round(note.coverage * note.checked), note.checked)
-                for note in kept.calibrations
+                for note in figures.calibrations
                 if note.method == label and note.coverage is not None
             ]
-            share = figures.certificates(certified_share, label, kept.suites) if label in kept.labels else None
+            share = figures.certificates(certified_share, label, figures.suites) if label in figures.labels else None
             if (missed := _missed(counts)) is not None:
                 measured[alpha] = missed
             lines.append(Line(label, (missed, None if share is None else share.value), label))
@@ -263,20 +255,16 @@ class CoverageTable(Table):
             "Miscoverage: share of contexts kept apart from the calibration whose drawn true token misses its "
             "threshold, over all suites; the mean over seeds ± the standard deviation over them.",
             "Certified share: mean share of the vocabulary in the certified set, over steps of written texts.",
-            *_silent_notes(kept),
-            *stand_in_notes(kept),
+            *_silent_notes(figures),
+            *stand_in_notes(figures),
         ]
         heads = [Head("Miscoverage", LOWER), Head("Certified share")]
-        picture = self._picture(figures, measured) if measured else None
+        paper = chosen_paper(self.papers, figures.model)
+        rows = {} if paper is None else paper.rows
+        published = {alpha: own for alpha in sweep.values if (own := rows.get(sweep.label(alpha), (None,))[0])}
+        source = paper.model if paper is not None and published else ""
+        picture = Levels(measured, published, source) if measured else None
         return self.made(figures, sweep.knob.capitalize(), heads, lines, notes, picture)
-
-    def _picture(self, figures: Figures, measured: dict[float, Value]) -> Picture:
-        sweep, paper = _sweep(figures), chosen_paper(self.papers, figures.kept.model)
-        rows = (
-            {} if paper is None else {alpha: paper.rows.get(sweep.label(alpha), (None,))[0] for alpha in sweep.values}
-        )
-        published = {alpha: value for alpha, value in rows.items() if value is not None}
-        return Levels(measured, published, paper.model if paper is not None and published else "")
 
 
 def _missed(counts: Iterable[tuple[int, int, int]]) -> Value | None:
@@ -292,10 +280,10 @@ def _missed(counts: Iterable[tuple[int, int, int]]) -> Value | None:
     return Value.of((1 - kept / checked for kept, checked in present), n=checked_in_all, what="contexts")
 
 
-def _calibrations(kept: Kept, suite: str, label: str) -> dict[int, Calibration]:
+def _calibrations(figures: Figures, suite: str, label: str) -> dict[int, Calibration]:
     """Calibrations of a method on a suite by seed; factorized ones are left out."""
-    read = kept.suites.get(suite)
-    found = {} if read is None else {seed: kept.thresholds(read.key, label, seed) for seed in kept.seeds}
+    read = figures.suites.get(suite)
+    found = {seed: figures.thresholds(read.key, label, seed) for seed in figures.seeds} if read else {}
     return {seed: own for seed, own in found.items() if own is not None and own.layout == "joint"}
 
 
@@ -309,20 +297,19 @@ class ChainsTable(Table):
 
     def grid(self, figures: Figures) -> Grid:
         """Make it."""
-        kept = figures.kept
         places = [(alpha, horizon) for alpha in self.alphas for horizon in self.horizons]
         counts: defaultdict[tuple[float, int], list[tuple[int, int, int]]] = defaultdict(list)
         unions: defaultdict[tuple[float, int], list[float]] = defaultdict(list)
         reasons: dict[str, None] = {}
-        for suite in kept.suites:
-            for seed, own in _calibrations(kept, suite, self.method).items():
+        for suite in figures.suites:
+            for seed, own in _calibrations(figures, suite, self.method).items():
                 for alpha, horizon in places:
                     bound = union_bound(alpha, horizon, own.positions, own.joint.values)
                     unions[alpha, horizon].append(1 - bound.level)
                     found = own.joint.sequence_coverage(alpha, horizon).overall
                     if found.coverage is None:
                         why = (own.sequence(alpha, horizon).reason or "none was kept apart").rstrip(".")
-                        reasons[f"Not measured: {kept.suites[suite].title}, {_steps(horizon)}: {why}."] = None
+                        reasons[f"Not measured: {figures.suites[suite].title}, {_steps(horizon)}: {why}."] = None
                     else:
                         counts[alpha, horizon].append((seed, found.kept, found.contexts))
         lines: list[Line] = []
@@ -339,7 +326,7 @@ class ChainsTable(Table):
             "Union bound: the most that thresholds of single steps at the same alpha would leave open for the whole "
             "chain.",
             *reasons,
-            *stand_in_notes(kept),
+            *stand_in_notes(figures),
         ]
         heads = [Head("Miscoverage", LOWER), Head("Union bound")]
         picture = Chains(levels) if any(levels.values()) else None
@@ -359,16 +346,16 @@ class DriftTable(Table):
 
     def grid(self, figures: Figures) -> Grid:
         """Make it."""
-        kept, first = figures.kept, next(iter(self.sets.values()))
-        named = kept.suites[first].title if first in kept.suites else first
-        base, lines, told = _calibrations(kept, first, self.method), [], []
+        first = next(iter(self.sets.values()))
+        named = figures.suites[first].title if first in figures.suites else first
+        base, lines, told = _calibrations(figures, first, self.method), [], []
         for title, suite in self.sets.items():
             coverage, ratios, areas = [own.coverage for own in base.values()], [1.0], []
             if suite != first:
-                others = _calibrations(kept, suite, self.method)
+                others = _calibrations(figures, suite, self.method)
                 seeds = sorted(set(base) & set(others))
                 coverage, ratios = [coverage_elsewhere(base[seed], others[seed]) for seed in seeds], []
-                for shift in (_shift(kept, first, suite, seed) for seed in seeds):
+                for shift in (_shift(figures, first, suite, seed) for seed in seeds):
                     if isinstance(shift, str):
                         told.append(f"{title}: {shift}")
                         continue
@@ -394,15 +381,15 @@ class DriftTable(Table):
             "Density ratio: the largest estimated ratio of the densities of prompts; told apart: area under the ROC "
             "curve of what estimates it, 0.5 where the two sets cannot be told apart and 1 where they do not overlap.",
             *dict.fromkeys(told),
-            *stand_in_notes(kept),
+            *stand_in_notes(figures),
         ]
         heads = [Head("Coverage"), Head("Density ratio"), Head("Gap", LOWER), Head("Told apart")]
         return self.made(figures, "Prompts", heads, lines, notes)
 
 
-def _shift(kept: Kept, first: str, other: str, seed: int) -> DensityRatio | str:
+def _shift(figures: Figures, first: str, other: str, seed: int) -> DensityRatio | str:
     """The estimated density ratio of the prompts, or why it cannot be estimated."""
-    apart, evaluated = kept.prompts(first, seed), kept.prompts(other, seed)
+    apart, evaluated = figures.prompts(first, seed), figures.prompts(other, seed)
     if apart is None or evaluated is None:
         return "the density ratio needs the prompts, whose files are not there any more."
     try:
@@ -416,10 +403,10 @@ def _shift(kept: Kept, first: str, other: str, seed: int) -> DensityRatio | str:
 
 def average_notes(figures: Figures, kinds: Iterable[str]) -> list[str]:
     """Which suites averages are of."""
-    notes, kept = [], figures.kept
+    notes = []
     for kind in dict.fromkeys(kinds):
-        whole, present = getattr(kept.experiment.averaged, kind), getattr(kept.averaged, kind)
-        titles = words.listed([kept.suites[part.suite].title for part in present])
+        whole, present = getattr(figures.experiment.averaged, kind), getattr(figures.averaged, kind)
+        titles = words.listed([figures.suites[part.suite].title for part in present])
         if len(present) < len(whole):
             notes.append(
                 f"{TITLES[kind]} is of {len(present)} of the {len(whole)} suites ({titles or 'none'}) and does not "
@@ -435,10 +422,10 @@ def stand_in_sentence(title: str, key: str) -> str:
     return f"{title} stands in for {key}, of which there is no file."
 
 
-def stand_in_notes(kept: Kept) -> list[str]:
+def stand_in_notes(figures: Figures) -> list[str]:
     """What stands in for something of the paper, and what takes no part."""
-    notes = [stand_in_sentence(suite.title, key) for key, suite in kept.suites.items() if suite.key != key]
-    return [*notes, *kept.experiment.stand_ins, *kept.left_out]
+    notes = [stand_in_sentence(suite.title, key) for key, suite in figures.suites.items() if suite.key != key]
+    return [*notes, *figures.experiment.stand_ins, *figures.left_out]
 
 
 def _missing_notes(heads: Sequence[Head], lines: Sequence[Line]) -> list[str]:
@@ -463,36 +450,35 @@ def _missing_notes(heads: Sequence[Head], lines: Sequence[Line]) -> list[str]:
 def _unread_notes(figures: Figures) -> list[str]:
     """Items that could not be read, and why."""
     notes = []
-    for key, suite in figures.kept.suites.items():
-        for label in figures.kept.labels:
-            found = figures.measured(key, label)
-            unread = [] if found is None else [outcome.unread for outcome in found.outcomes if outcome.unread]
-            if found is not None and unread:
+    for key, suite in figures.suites.items():
+        for label in figures.labels:
+            outcomes = figures.all_of(key, label)
+            if unread := [outcome.unread for outcome in outcomes if outcome.unread]:
                 notes.append(
-                    f"{suite.title}: {label} has no answer to {count(len(unread))} of {count(len(found.outcomes))} "
-                    f"items, which are in no figure; the first: {unread[0]}"
+                    f"{suite.title}: {label} has no answer to {count(len(unread))} of {count(len(outcomes))} items, "
+                    f"which are in no figure; the first: {unread[0]}"
                 )
     return notes
 
 
-def _seed_note(kept: Kept) -> str:
+def _seed_note(figures: Figures) -> str:
     """What the numbers of a cell are."""
-    if not kept.seeds:
+    if not figures.seeds:
         return "Nothing has been read yet."
-    if len(kept.seeds) == 1:
-        return f"Each figure is of seed {kept.seeds[0]} alone, with its 95 % interval over drawn units in brackets."
+    if len(figures.seeds) == 1:
+        return f"Each figure is of seed {figures.seeds[0]} alone, with its 95 % interval over drawn units in brackets."
     return (
-        f"Each figure is the mean over the seeds {words.listed(kept.seeds)} ± the standard deviation over them, with "
-        "the 95 % interval of all seeds' answers together in brackets, over drawn units."
+        f"Each figure is the mean over the seeds {words.listed(figures.seeds)} ± the standard deviation over them, "
+        "with the 95 % interval of all seeds' answers together in brackets, over drawn units."
     )
 
 
-def _silent_notes(kept: Kept) -> list[str]:
+def _silent_notes(figures: Figures) -> list[str]:
     """How many calibrations say nothing, and why: there, a method certifies nothing."""
-    silent = [note.silent.rstrip(".") for note in kept.calibrations if note.silent]
+    silent = [note.silent.rstrip(".") for note in figures.calibrations if note.silent]
     if not silent:
         return []
     return [
-        f"{len(silent)} of {len(kept.calibrations)} calibrations say nothing, so that nothing is refused there: "
+        f"{len(silent)} of {len(figures.calibrations)} calibrations say nothing, so that nothing is refused there: "
         f"{words.listed(list(dict.fromkeys(silent)))}. Read more items, or accept more misses (alpha)."
     ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from app.evaluate.measured import measured_by_suite
-from app.evaluate.runs import EvaluationMethod, EvaluationRequest, EvaluationView, SuiteOutcomes
-from app.evaluate.tables import Table, table_of
+from app.evaluate.runs import EvaluationMethod, EvaluationRequest, EvaluationView
+from app.evaluate.tables import Extent, Measured, Table, measured, table_of
 from app.shared.audits import AuditSettings
 from coft_core.suites.base import (
     Card,
@@ -124,26 +123,56 @@ def text(
 def view_of(*methods: EvaluationMethod, name: str = "first") -> EvaluationView:
     """An evaluation of which nothing is kept."""
     request = EvaluationRequest(name, (), methods, "tiny")
-    return EvaluationView(1, name, request, datetime(2026, 1, 1, tzinfo=UTC), None, False, (), (), ())
+    return EvaluationView(1, name, request, datetime(2026, 1, 1, tzinfo=UTC), None, ())
+
+
+class Part(NamedTuple):
+    """What became of items of a suite under a method."""
+
+    suite: str
+    method: str
+    outcomes: tuple[Outcome, ...]
+
+
+def measured_of(
+    suites: Sequence[Suite],
+    methods: Sequence[EvaluationMethod],
+    given: Iterable[Part],
+    outside: Outside = "floor",
+    extent: Extent = "all",
+) -> dict[str, dict[str, Measured]]:
+    found: dict[str, dict[str, list[Outcome]]] = {suite.key: {} for suite in suites}
+    for part in given:
+        found[part.suite].setdefault(part.method, []).extend(part.outcomes)
+    return {suite.key: measured(suite, methods, found[suite.key], outside, extent) for suite in suites}
+
+
+def main_table(
+    suites: Sequence[Suite],
+    methods: Sequence[EvaluationMethod],
+    given: Iterable[Part],
+    outside: Outside = "floor",
+    reference: str | None = None,
+) -> Table:
+    """The main figure of each suite, and the average ranks over them."""
+    return table_of(suites, methods, measured_of(suites, methods, given, outside, "main"), outside, reference)
 
 
 def suite_table(
-    suite: Suite,
-    methods: Sequence[EvaluationMethod],
-    given: Iterable[SuiteOutcomes],
-    reference: str | None = None,
+    suite: Suite, methods: Sequence[EvaluationMethod], given: Iterable[Part], reference: str | None = None
 ) -> Table:
     """All figures of one suite."""
-    measured = measured_by_suite([suite], methods, given, "floor", "table")
-    return table_of([suite], methods, measured, "floor", reference, suite.key)
+    own = [part for part in given if part.suite == suite.key]
+    found = measured_of([suite], methods, own, "floor", "table")
+    return table_of([suite], methods, found, "floor", reference, suite.key)
 
 
-def questions(label: str, found: Iterable[Outcome]) -> SuiteOutcomes:
-    return SuiteOutcomes("questions", label, tuple(found))
+def questions(label: str, found: Iterable[Outcome]) -> Part:
+    return Part("questions", label, tuple(found))
 
 
-def texts(label: str, found: Iterable[Outcome]) -> SuiteOutcomes:
-    return SuiteOutcomes("harm", label, tuple(found))
+def texts(label: str, found: Iterable[Outcome]) -> Part:
+    return Part("harm", label, tuple(found))
 
 
 def rights(pattern: str, seed: int = 0, **told: Any) -> list[Outcome]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from app.evaluate import coefficients
-from app.evaluate.coefficients import CoefficientRequest, CoefficientService
+from app.evaluate.coefficients import CoefficientService
 from app.evaluate.operations import evaluation_coefficients
 from app.evaluate.runs import EvaluationRequest, EvaluationView
 from app.evaluate.terminal import print_coefficients
@@ -47,7 +47,7 @@ class Kept:
 
     def view(self, number):
         request = EvaluationRequest("first", self.suites, (VANILLA, COFT), "tiny")
-        return EvaluationView(number, "first", request, datetime(2026, 1, 1, tzinfo=UTC), None, False, (), (), ())
+        return EvaluationView(number, "first", request, datetime(2026, 1, 1, tzinfo=UTC), None, ())
 
     def suite_outcomes(self, number, suite):
         return self.given
@@ -75,30 +75,30 @@ def fits(monkeypatch):
 
 
 def test_every_method_has_the_coefficients_of_its_own_answers_and_none_is_fitted_twice(service, kept, fits):
-    found = service.coefficients(CoefficientRequest(1))
+    found = service.coefficients(1)
     assert (found.suite, found.title) == (EXPLICIT, "DiscrimEval, said outright")
-    for own in found.methods:
-        assert own.figures == tuple(mixed_effects(kept.given[own.method]))
-        assert own.fitted
-    assert service.coefficients(CoefficientRequest(1, EXPLICIT)) == found
+    for label, figures in found.methods.items():
+        assert figures == tuple(mixed_effects(kept.given[label]))
+        assert found.fitted[label]
+    assert service.coefficients(1, EXPLICIT) == found
     assert len(fits) == 2
     kept.given["COFT"] = answers(2, 7)
-    service.coefficients(CoefficientRequest(1))
+    service.coefficients(1)
     assert len(fits) == 3
 
 
 def test_fitting_tells_whose_turn_it_is_and_leaves_nothing_to_fit(service, fits):
-    assert list(service.fitting(CoefficientRequest(1))) == [(0, 2, "Vanilla"), (1, 2, "COFT")]
+    assert list(service.fitting(1)) == [(0, 2, "Vanilla"), (1, 2, "COFT")]
     told = []
-    service.coefficients(CoefficientRequest(1), lambda share, words: told.append((share, words)))
-    assert told == [(0.5, "fitted the model of Vanilla"), (1.0, "fitted the model of COFT")]
+    service.coefficients(1, progress=lambda share, words: told.append((share, words)))
+    assert told == [(0.0, "fitting the model of Vanilla"), (0.5, "fitting the model of COFT")]
     assert len(fits) == 2
 
 
 def test_answers_that_are_too_few_have_no_coefficients_and_the_table_says_so(kept, service, capsys):
     kept.given["COFT"] = answers(2, 1)
-    found = service.coefficients(CoefficientRequest(1))
-    assert [own.fitted for own in found.methods] == [True, False]
+    found = service.coefficients(1)
+    assert list(found.fitted.values()) == [True, False]
     assert "could not be fitted for COFT" in found.notes[1]
     print_coefficients(found)
     said = capsys.readouterr().out
@@ -114,11 +114,11 @@ def test_what_has_no_such_model_is_refused(kept, service):
     ):
         kept.suites = suites
         with pytest.raises(ServiceError, match=reason):
-            service.coefficients(CoefficientRequest(1, asked))
+            service.coefficients(1, asked)
     kept.suites = (EXPLICIT,)
     kept.given = {"COFT": (Outcome("1", "1", {}, (Unread("It is too long."),)),)}
     with pytest.raises(ServiceError, match="No item of DiscrimEval, said outright is read yet"):
-        service.coefficients(CoefficientRequest(1))
+        service.coefficients(1)
 
 
 def test_programs_are_given_each_coefficient_with_its_interval_by_method(service):

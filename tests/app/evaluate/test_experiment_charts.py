@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from app.evaluate.experiments.charts import picture_figure
 from app.evaluate.experiments.figures import Sweep
 from app.evaluate.experiments.grid import Front, Line, Paper, Value
-from app.evaluate.experiments.speed import KEPT_AS, MeasuredSpeed, SpeedTable, measured_by
+from app.evaluate.experiments.speed import MeasuredSpeed, SpeedTable, measured_by
 from app.evaluate.experiments.tables import CoverageTable
+from app.evaluate.runs import SPEED
 from coft_core.experiments.choice import Choice, LineSearch, Point, Selection
 from coft_core.suites.base import Figure
 from tests.app.evaluate.test_experiment_tables import (
@@ -58,22 +60,9 @@ def test_the_front_shows_the_tables_numbers_with_their_intervals_and_rings_the_k
     assert list(shown["knee"].x) == [bias["lambda 0.8"].value]
     marks = [trace.marker.symbol for trace in shown.values() if trace.marker.symbol]
     assert len(set(marks)) == len(marks)
-
-
-def front(*points, on):
-    made = [Point(value, Figure("b", "B", bias), Figure("u", "U", utility)) for value, bias, utility in points]
-    return traces(
-        picture_figure(Front("alpha", Selection(made, on, None, Choice(0, 0, {}), LineSearch(0), None, 1, 1)))
-    )
-
-
-def test_a_value_that_another_one_beats_has_a_mark_of_its_own_and_those_in_the_same_place_share_a_label():
-    shown = front((0, 0.3, 60), (0.5, 0.4, 50), (1, 0.1, 40), on=[True, False, True])
-    assert list(shown["beaten by another value"].text) == ["0.5"]
-    assert list(shown["Pareto front"].x) == [0.1, 0.3]
-    assert list(shown["on the front"].text) == ["0"]
-    shown = front((0.02, 0.2, 50.0), (0.05, 0.2, 50.0), on=[True, True])
-    assert list(shown["on the front"].text) == ["0.02, 0.05", ""]
+    same = [Point(value, Figure("b", "B", 0.2), Figure("u", "U", 50.0)) for value in (0.02, 0.05)]
+    found = Selection(same, [True, True], None, Choice(0, 0, {}), LineSearch(0), None, 1, 1)
+    assert list(traces(picture_figure(Front("alpha", found)))["on the front"].text) == ["0.02, 0.05", ""]
 
 
 def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_values():
@@ -93,21 +82,26 @@ def test_miscoverage_stands_against_alpha_with_the_diagonal_and_the_papers_value
     assert shown["paper, m"].marker.symbol != shown["measured"].marker.symbol
 
 
-SPEED = SpeedTable("Speed", (Paper("m", "s", {"COFT": (Value(108.2), Value(10.2), None)}),))
+TIMED = SpeedTable("Speed", (Paper("m", "s", {"COFT": (Value(108.2), Value(10.2), None)}),))
 
 
 def timed(table, *lines, **told):
     measured = {0: MeasuredSpeed(0, lines, ("Measured.",))} if lines else {}
-    return grid(kept(experiment(table), {}, suites=(), measured=measured, **told))
+    return grid(kept(experiment(table), {}, suites=(), speeds=measured, **told))
 
 
 def test_speed_stands_by_method_with_the_range_over_rounds_and_the_overhead_beside_it():
-    table = timed(
-        SPEED,
+    lines = (
         Line("Vanilla", (Value(120.0, None, 110.0, 125.0), None, None), "Vanilla"),
         Line("COFT", (Value(100.0, None, 90.0, 101.0), Value(16.7), None), "COFT"),
         Line("Fast", (Value(130.0, None, 129.0, 131.0), Value(-8.3), None), "Fast"),
     )
+    table = timed(TIMED, *lines)
+    job = SimpleNamespace(
+        result={SPEED: [{"place": 0, "lines": [asdict(own) for own in lines], "notes": ["Measured."]}]}
+    )
+    assert measured_by(job) == {0: MeasuredSpeed(0, lines, ("Measured.",))}
+    assert measured_by(SimpleNamespace(result={"items": 3})) == measured_by(None) == {}
     figure = picture_figure(table.picture)
     (points,) = figure.data
     assert list(points.x) == [value.value for value in numbers(table, 0).values()] == [120.0, 100.0, 130.0]
@@ -126,12 +120,3 @@ def test_speed_against_a_size_has_a_mark_a_method():
     assert list(shown["COFT"].x) == [128, 256]
     assert list(shown["COFT"].text) == ["50.0 % slower"] * 2
     assert shown["COFT"].marker.symbol != shown["Vanilla"].marker.symbol
-
-
-def test_measured_speed_is_read_from_a_job_as_it_was_measured():
-    line = {"head": "COFT", "values": [{"value": 1.5, "low": 1.0, "high": 2.0}, None], "paper": "COFT"}
-    job = SimpleNamespace(result={KEPT_AS: [{"place": 1, "lines": [line], "notes": ["Said."]}]})
-    assert measured_by(job)[1] == MeasuredSpeed(
-        1, (Line("COFT", (Value(1.5, None, 1.0, 2.0), None), "COFT"),), ("Said.",)
-    )
-    assert measured_by(SimpleNamespace(result={"items": 3})) == measured_by(None) == {}

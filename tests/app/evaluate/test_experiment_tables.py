@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.evaluate.experiments.charts import picture_figure
-from app.evaluate.experiments.figures import Experiment, Figures, Kept, Sweep
+from app.evaluate.experiments.figures import Experiment, Figures, Sweep
 from app.evaluate.experiments.grid import Paper, Value
 from app.evaluate.experiments.tables import (
     ChainsTable,
@@ -21,7 +21,7 @@ from app.evaluate.experiments.tables import (
     FiguresTable,
     StabilityTable,
 )
-from app.evaluate.runs import CalibrationNote, SuiteOutcomes
+from app.evaluate.runs import CalibrationNote
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.experiments.averages import Part
@@ -73,14 +73,16 @@ def experiment(*tables, methods=("Vanilla=vanilla", "COFT=coft:calibrated"), swe
 
 
 def kept(made, found, suites=(HARM, PAIRS, TASK), model="demo", **told):
-    parts = tuple(SuiteOutcomes(suite, method, tuple(own)) for (suite, method), own in found.items())
-    return Kept(made, model, made.evaluated(), {suite.key: suite for suite in suites}, parts, **told)
+    parts = {}
+    for (suite, method), own in found.items():
+        parts.setdefault(suite, {})[method] = own
+    return Figures(made, model, made.evaluated(), {suite.key: suite for suite in suites}, parts, **told)
 
 
 def grid(own):
     """The only table of what was kept."""
     (table,) = own.experiment.tables
-    return table.grid(Figures(own))
+    return table.grid(own)
 
 
 def texts(table):
@@ -140,14 +142,14 @@ def test_changes_pair_the_units_that_both_methods_read():
         ("harm", "Vanilla"): outcomes(base.tolist()),
         ("harm", "COFT"): outcomes((base - 0.1).tolist()),
     }
-    figures = Figures(kept(experiment(METHODS), found))
+    figures = kept(experiment(METHODS), found)
     change = Column("C", Part("harm"), against="Vanilla").value(figures, "COFT")
     assert (change.low, change.value, change.high) == pytest.approx((-0.1, -0.1, -0.1))
     share = CHANGED.value(figures, "COFT")
     assert share.low < share.value < share.high
     assert share.value == pytest.approx(100 * (base.mean() - 0.1) / base.mean())
     nothing = {("harm", "Vanilla"): outcomes([0.0] * 20), ("harm", "COFT"): outcomes([0.1] * 20)}
-    assert CHANGED.value(Figures(kept(experiment(METHODS), nothing)), "COFT").value is None
+    assert CHANGED.value(kept(experiment(METHODS), nothing), "COFT").value is None
 
 
 def test_an_average_without_all_its_suites_says_of_how_many_it_is_and_what_was_left_out():

@@ -8,12 +8,12 @@ import re
 
 from app.evaluate.exports import latex_text, table_csv, table_html, table_latex
 from app.evaluate.layout import Elsewhere, Published, laid_out, readings_laid_out
-from app.evaluate.tables import main_table
 from tests.app.evaluate.made import (
     COFT,
     VANILLA,
     Harm,
     Questions,
+    main_table,
     method,
     questions,
     rights,
@@ -71,7 +71,7 @@ def test_published_figures_have_columns_of_their_own_and_touch_no_other_number()
     assert (sdd["published in paper"], sdd["value"], sdd["rank"]) == ("70.5", "", "")
 
 
-def test_published_figures_stand_below_the_same_method_without_rank_or_mark():
+def test_published_figures_follow_the_same_method_without_rank_or_mark():
     layout = laid_out(TABLE, [PAPER])
     assert [(head.title, head.source) for head, _ in layout.lines] == [
         ("Vanilla", ""), ("COFT", ""), ("COFT", "paper"), ("SDD", "paper"),
@@ -79,13 +79,10 @@ def test_published_figures_stand_below_the_same_method_without_rank_or_mark():
     published = layout.lines[2][1]
     assert [shown and shown.text for shown in published] == ["71.1", "0.079", None, None]
     assert not any(shown.best for shown in published if shown)
-
-
-def test_the_figures_of_one_suite_stand_below_each_other_with_methods_beside():
-    layout = laid_out(suite_table(Questions(), [VANILLA, COFT], GIVEN), [PAPER])
-    assert [head.title for head in layout.heads] == ["Vanilla", "COFT", "COFT", "SDD"]
-    assert [head.title for head, _ in layout.lines] == ["Accuracy", "Tokens of the answers", "Accuracy: law"]
-    assert [shown.text for shown in layout.lines[0][1]] == ["50.0", "100.0", "71.1", "70.5"]
+    turned = laid_out(suite_table(Questions(), [VANILLA, COFT], GIVEN), [PAPER])
+    assert [head.title for head in turned.heads] == ["Vanilla", "COFT", "COFT", "SDD"]
+    assert [head.title for head, _ in turned.lines] == ["Accuracy", "Tokens of the answers", "Accuracy: law"]
+    assert [shown.text for shown in turned.lines[0][1]] == ["50.0", "100.0", "71.1", "70.5"]
 
 
 def test_what_was_read_has_a_line_for_each_suite_and_method():
@@ -120,38 +117,14 @@ def test_latex_marks_the_best_and_sets_deviations_small():
     assert [written.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
 
 
-def test_ties_with_the_best_are_marked_too_and_nothing_without_a_rank():
-    given = [questions("Vanilla", rights("rw" * 50)), questions("COFT", rights("rw" * 49 + "rr"))]
-    written = table_latex(VIEW, suite_table(Questions(), [VANILLA, COFT], given))
-    lines = {line.split(" & ")[0]: line for line in written.splitlines() if " & " in line}
-    assert lines[r"Accuracy $\uparrow$"].count(r"\textbf") == 2
-    assert r"\textbf" not in lines["Tokens of the answers"]
-
-
-def test_every_row_of_latex_has_as_many_cells_as_columns_whatever_labels_hold():
-    label = r"a & b \\ % {x}"
+def test_files_hold_what_a_person_named_as_text_and_nothing_else():
+    label = r"a & b \\ % <b>x</b>{x}\u202e"
     table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
-    written = table_latex(view_of(name="50 % & more\n\\input{x}"), table, [PAPER])
-    rows = [line for line in written.splitlines() if line.endswith(r" \\")]
+    view = view_of(method(label), name="50 % & more\n\\input{x}<script>1</script>")
+    latex, html = table_latex(view, table, [PAPER]), table_html(view, table, [PAPER])
+    rows = [line for line in latex.splitlines() if line.endswith(r" \\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {2}
-    assert r"\input" not in written
-    body = written.split("\n", 1)[1]
-    assert not re.search(r"(?<!\\)%", body)
-
-
-def test_html_escapes_what_a_person_named_and_shows_what_reorders_text():
-    label = "<b>x</b>\u202e"
-    table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
-    written = table_html(view_of(method(label), name="<script>1</script>"), table)
-    assert "<script" not in written
-    assert "<b>x</b>" not in written
-    assert "&lt;b&gt;x&lt;/b&gt;[U+202E]" in written
-
-
-def test_html_holds_every_figure_with_its_number_to_be_sorted_by_and_needs_nothing_else():
-    written = table_html(VIEW, TABLE, [PAPER])
-    assert 'data-value="100.0"' in written
-    assert "[0.250, 0.250]" in written
-    assert not re.search(r"(src|href)=", written)
-    assert "COFT has no answer to 1 of 41 items" in written
-    assert "<dt>COFT</dt><dd>COFT, λ 0.6, α 0.10, calibrated, temperature 1, top-p 0.9.</dd>" in written
+    assert r"\input" not in latex
+    assert not re.search(r"(?<!\\)%", latex.split("\n", 1)[1])
+    assert not re.search(r"<script|<b>x|\u202e|(src|href)=", html)
+    assert {"&lt;b&gt;x&lt;/b&gt;{x}[U+202E]" in html, 'data-value="50.0"' in html} == {True}

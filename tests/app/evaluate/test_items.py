@@ -50,13 +50,7 @@ def test_a_sample_has_whole_units_in_order_and_no_unit_more_than_it_needs(units,
     sizes = Counter(item.unit for item in chosen)
     assert len(chosen) >= min(limit, len(items))
     assert not chosen or len(chosen) - max(sizes.values()) < limit
-
-
-@given(UNITS)
-def test_a_larger_sample_holds_the_smaller_one(units):
-    items = items_of(units)
-    larger = sampled("s", items, 12)
-    assert all(item in larger for item in sampled("s", items, 5))
+    assert all(item in sampled("s", items, limit + 7) for item in chosen)
     assert sampled("s", items, None) == items
 
 
@@ -135,8 +129,13 @@ OUTCOMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.item)
-def test_an_outcome_comes_back_as_it_was_under_any_seed(outcome):
+def test_an_outcome_comes_back_as_it_was_under_any_seed():
+    # A data set may hold half of a character.
+    for outcome in (*OUTCOMES, Outcome("q1", "q1", {"text": "half \ud800"}, (Unread("It is too long."),), seed=2)):
+        check_kept(outcome)
+
+
+def check_kept(outcome):
     assert outcome_from(outcome_bytes(outcome), 2) == outcome
     assert outcome_bytes(replace(outcome, seed=7)) == outcome_bytes(outcome)
     assert outcome_from(outcome_bytes(outcome), 7) == replace(outcome, seed=7)

@@ -6,7 +6,6 @@ import pytest
 
 from app.evaluate.items import outcome_bytes
 from app.evaluate.kept import KeptOutcomes
-from coft_core.suites.base import Outcome, Unread
 from tests.app.evaluate.made import question
 
 
@@ -31,15 +30,12 @@ def store():
     return Store()
 
 
-def test_each_method_has_its_outcomes_under_their_seeds_in_the_order_of_the_store(store):
-    found = KeptOutcomes(store).of(1, "questions")
-    assert found["Vanilla"] == (question("q0", True), question("q0", True, seed=1))
-    assert found["COFT"] == (question("q0", True), question("q1", False))
-
-
 def test_what_was_read_is_read_again_only_after_something_was_added(store):
     kept = KeptOutcomes(store)
-    assert kept.of(1, "questions") is kept.of(1, "questions")
+    found = kept.of(1, "questions")
+    assert found["Vanilla"] == (question("q0", True), question("q0", True, seed=1))
+    assert found["COFT"] == (question("q0", True), question("q1", False))
+    assert kept.of(1, "questions") is found
     assert store.read == 1
     store.rows.append(("COFT", 1, "b"))
     assert kept.of(1, "questions")["COFT"][-1] == question("q1", False, seed=1)
@@ -54,9 +50,3 @@ def test_no_more_outcomes_stay_in_memory_than_there_is_room_for(store):
         for number in (1, 2, 1, 2):
             assert len(kept.of(number, "questions")["COFT"]) == 2
         assert store.read == read
-
-
-def test_half_of_a_character_in_a_data_set_comes_back(store):
-    odd = Outcome("q1", "q1", {"text": "half \ud800"}, (Unread("It is too long."),))
-    store.contents["b"] = outcome_bytes(odd)
-    assert KeptOutcomes(store).of(1, "questions")["COFT"][1] == odd

@@ -11,7 +11,6 @@ import pytest
 
 from app.evaluate.runs import Done, EvaluationRequest, EvaluationView
 from app.evaluate.table_service import TableRequest, TableService, usual_reference
-from app.evaluate.tables import main_table
 from app.evaluate.terminal import print_table
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Item
@@ -22,6 +21,7 @@ from tests.app.evaluate.made import (
     VANILLA,
     Harm,
     Questions,
+    main_table,
     method,
     questions,
     rights,
@@ -50,7 +50,7 @@ class Kept:
     def view(self, number):
         done = tuple(Done(part.suite, part.method, 0, len(part.outcomes), 9) for part in self.given)
         moment = datetime(2026, 1, 1, tzinfo=UTC)
-        return EvaluationView(number, "first", self.request, moment, None, True, (), done, ())
+        return EvaluationView(number, "first", self.request, moment, None, done)
 
     def outcomes(self, number, suite, label):
         self.asked += 1
@@ -77,20 +77,13 @@ def tables(kept):
     return TableService(kept, 1_000_000)
 
 
-def test_a_table_has_the_main_figures_of_all_suites_or_every_figure_of_one(tables):
+def test_a_table_has_the_main_figures_of_all_suites_or_every_figure_of_one_against_the_model_alone(tables, kept):
     assert [column.name for column in tables.table(TableRequest(1)).table.columns] == ["questions", "harm"]
     one = tables.table(TableRequest(1, "questions")).table
     assert [column.name for column in one.columns] == ["questions", "questions:length", "questions:accuracy:law"]
-
-
-def test_others_are_compared_with_the_model_alone_unless_told_otherwise(tables, kept):
-    assert usual_reference(kept.request.methods) == "Vanilla"
     assert usual_reference((COFT,)) is None
     references = [tables.table(TableRequest(1, reference=own)).table.reference for own in (None, "COFT", "")]
     assert references == ["Vanilla", "COFT", None]
-
-
-def test_what_takes_no_part_is_refused_by_name(tables):
     with pytest.raises(ServiceError, match=r"no suite 'bbq'; it has questions, harm"):
         tables.table(TableRequest(1, "bbq"))
     with pytest.raises(ServiceError, match="no method 'SDD'"):
@@ -142,48 +135,32 @@ def test_every_format_is_written_with_its_own_ending(tables, tmp_path):
     assert tables.write(TableRequest(1, "harm"), "json", tmp_path).name == "evaluation-1-harm.json"
 
 
-def test_a_results_file_holds_every_suite_and_on_request_its_items(tables):
+def test_a_results_file_holds_every_suite_and_on_request_its_items(tables, kept):
     found = json.loads(tables.content(TableRequest(1), "json"))
     assert list(found["results"]) == ["questions", "harm"]
     assert "samples" not in found
-    found = json.loads(tables.content(TableRequest(1), "json", samples=True))
+    found = json.loads(tables.content(TableRequest(1, samples=True), "json"))
     first = next(sample for sample in found["samples"]["questions"] if sample["doc"]["id"] == "q000")
     assert first["arguments"] == [["Who?", " she"], ["Who?", " he"]]
     assert found["evaluation"]["unknown"] == {}
-
-
-def test_items_without_their_data_are_exported_and_the_file_says_what_it_lacks(tables, kept):
     kept.lost = True
-    found = json.loads(tables.content(TableRequest(1, "questions"), "json", samples=True))
+    found = json.loads(tables.content(TableRequest(1, "questions", samples=True), "json"))
     assert len(found["samples"]["questions"]) == 9
     assert found["evaluation"]["unknown"]["questions"].endswith("The folder is gone; put it back.")
+    with pytest.raises(ServiceError, match="the samples"):
+        tables.content(TableRequest(1, samples=True), "csv")
 
 
-def test_a_terminal_shows_figures_marks_and_notes(tables, capsys):
+def test_a_terminal_shows_figures_and_labels_as_they_are_on_lines_as_long_as_they_come(tables, capsys):
     print_table(tables.table(TableRequest(1)))
     said = capsys.readouterr().out
-    assert "first (evaluation 1), tiny" in said
-    assert "100.0*" in said
-    assert "Δ +50.0 [" in said
-    assert "COFT has no answer to 1 of 5 items" in said
-    assert "Nothing masked" in said
-
-
-def test_nothing_that_a_person_named_is_markup_on_a_terminal(capsys):
-    label = "[red]x[/red]\u202e"
-    kept = Kept((method(label),))
-    kept.given = [questions(label, rights("rw"))]
-    print_table(TableService(kept, 1).table(TableRequest(1)))
-    assert "[red]x[/red][U+202E]" in capsys.readouterr().out
-
-
-def test_lines_of_a_pipe_are_as_long_as_they_come(capsys):
-    methods = tuple(method(f"a method with a long label, the {place}th") for place in range(9))
+    assert {"100.0*" in said, "Δ +50.0 [" in said, "1 of 5 items" in said} == {True}
+    methods = tuple(method(f"[red]a method[/red] with a long label\u202e, the {place}th") for place in range(9))
     kept = Kept(methods)
     kept.given = [questions(own.label, rights("rw")) for own in methods]
     print_table(TableService(kept, 1).table(TableRequest(1, "questions")))
     head = next(line for line in capsys.readouterr().out.splitlines() if "Figure" in line)
-    assert all(own.label in head for own in methods)
+    assert all(own.label.replace("\u202e", "[U+202E]") in head for own in methods)
 
 
 def test_commands_show_and_export_what_an_evaluation_kept(command, tmp_path):

@@ -8,15 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.evaluate.exports import table_csv, table_json
-from app.evaluate.measured import measured_by_suite
-from app.evaluate.tables import main_table, table_of
+from app.evaluate import words
+from app.evaluate.exports import table_csv
+from app.evaluate.finding import finding
+from app.evaluate.item_list import item_rows
+from app.evaluate.runs import CalibrationNote
+from app.evaluate.tables import table_of
 from coft_core.suites.base import Likelihood, Scored
 from tests.app.evaluate.made import (
     COFT,
     VANILLA,
     Harm,
     Questions,
+    main_table,
+    measured_of,
     method,
     question,
     questions,
@@ -43,17 +48,11 @@ def test_a_cell_holds_mean_and_deviation_over_seeds_with_the_interval_of_all_ans
     assert cell.low < 50.0 < cell.high
     assert (cell.n, cell.unscored) == (12, 0)
     assert [(seed.seed, seed.value, seed.n) for seed in cell.seeds] == [(0, 75.0, 4), (1, 50.0, 4), (2, 25.0, 4)]
-
-
-def test_seeds_of_different_sizes_weigh_the_same_in_the_mean_and_by_items_in_the_pooled_figure():
-    given = questions("COFT", [*rights("rr", 0), *rights("wwwwww", 1)])
-    cell = cell_of(main_table([QUESTIONS], [COFT], [given]), "COFT")
+    uneven = questions("COFT", [*rights("rr", 0), *rights("wwwwww", 1)])
+    cell = cell_of(main_table([QUESTIONS], [COFT], [uneven]), "COFT")
     assert (cell.value, cell.pooled) == (50.0, 25.0)
-
-
-def test_one_seed_has_the_exact_interval_of_a_share_and_no_deviation():
-    cell = cell_of(main_table([QUESTIONS], [COFT], [questions("COFT", rights("r" * 8 + "ww"))]), "COFT")
     # Clopper and Pearson for 8 of 10.
+    cell = cell_of(main_table([QUESTIONS], [COFT], [questions("COFT", rights("r" * 8 + "ww"))]), "COFT")
     assert (cell.value, cell.deviation) == (80.0, None)
     assert (cell.low, cell.high) == (pytest.approx(44.39, abs=0.01), pytest.approx(97.48, abs=0.01))
 
@@ -69,7 +68,7 @@ def test_the_order_of_outcomes_methods_and_suites_in_what_is_given_changes_no_by
         mixed = list(part.outcomes)
         random.Random(7).shuffle(mixed)
         half = len(mixed) // 2
-        shuffled = [replace(part, outcomes=tuple(mixed[:half])), *shuffled, replace(part, outcomes=tuple(mixed[half:]))]
+        shuffled = [part._replace(outcomes=tuple(mixed[:half])), *shuffled, part._replace(outcomes=tuple(mixed[half:]))]
     tables = [
         main_table([QUESTIONS, HARM], [VANILLA, COFT], outcomes, reference="Vanilla") for outcomes in (given, shuffled)
     ]
@@ -84,12 +83,9 @@ def test_what_was_not_read_is_in_no_figure_and_counted_with_its_reasons():
     assert (cell_of(table, "COFT").value, cell_of(table, "COFT").n) == (50.0, 2)
     assert (reading.items, reading.unread, reading.compared) == (5, 3, 2)
     assert reading.reasons == (("It has 9 tokens.", 2), ("Other.", 1))
-
-
-def test_a_suite_of_which_nothing_could_be_read_has_no_figure_and_says_so():
-    table = main_table([QUESTIONS], [COFT], [questions("COFT", [unread("x", "No.")])])
-    assert (table.columns, table.absent) == ((), ("Questions",))
-    assert table.row("COFT").readings[0].unread == 1
+    nothing = main_table([QUESTIONS], [COFT], [questions("COFT", [unread("x", "No.")])])
+    assert (nothing.columns, nothing.absent) == ((), ("Questions",))
+    assert nothing.row("COFT").readings[0].unread == 1
 
 
 def test_methods_within_noise_share_ranks_and_are_all_among_the_best():
@@ -139,18 +135,13 @@ def test_the_table_of_a_suite_has_every_figure_and_those_of_parts_behind_the_who
     ]  # fmt: skip
     assert [cell.value for cell in table.rows[0].cells] == [pytest.approx(200 / 3), 6.0, 0.0, 100.0]
     assert table.rows[0].averages == ()
-
-
-def test_a_part_that_one_method_never_read_is_empty_in_its_row():
-    given = [
-        questions("Vanilla", [question("a", True)]),
-        questions("COFT", [question("a", True), question("b", True, subject="art")]),
-    ]
-    table = suite_table(QUESTIONS, [VANILLA, COFT], given)
+    given = [questions("Vanilla", found[:1]), questions("COFT", [found[0], question("b", True, subject="art")])]
+    table = suite_table(QUESTIONS, [VANILLA, COFT, method("SDD")], given, reference="SDD")
     place = [column.part for column in table.columns].index("art")
     assert cell_of(table, "Vanilla", place) is None
-    assert cell_of(table, "COFT", place).value == 100.0
-    assert cell_of(table, "COFT", place).rank is None
+    assert (cell_of(table, "COFT", place).value, cell_of(table, "COFT", place).rank) == (100.0, None)
+    assert cell_of(table, "COFT").contrast is None
+    assert (set(table.row("SDD").cells), table.row("SDD").readings) == ({None}, ())
 
 
 def test_masked_refused_and_empty_are_shares_of_what_was_read():
@@ -163,16 +154,9 @@ def test_masked_refused_and_empty_are_shares_of_what_was_read():
     assert reading.refused == pytest.approx(2 / 18)
     assert reading.empty == pytest.approx(1 / 18)
     assert not reading.writes
-
-
-def test_empty_sets_of_written_texts_are_a_share_of_their_steps_and_nothing_can_be_refused_there():
     found = [text("a", 0.1, empty=(0, 2), tokens=5), text("b", 0.1, tokens=5)]
     reading = main_table([HARM], [COFT], [texts("COFT", found)]).row("COFT").readings[0]
-    assert (reading.refused, reading.empty) == (None, pytest.approx(0.2))
-    assert reading.writes
-
-
-def test_a_method_that_certifies_nothing_has_no_share_of_refused_tokens():
+    assert (reading.refused, reading.empty, reading.writes) == (None, pytest.approx(0.2), True)
     for one in (VANILLA, method("COFT")):
         reading = main_table([QUESTIONS], [one], [questions(one.label, rights("rw"))]).rows[0].readings[0]
         assert (reading.refused, reading.empty) == (None, None)
@@ -212,29 +196,10 @@ def test_ranks_are_averaged_over_columns_in_which_every_method_has_one():
     given = [
         texts("Vanilla", [text(f"t{place}", 0.9) for place in range(9)]),
         texts("COFT", [text(f"t{place}", 0.1) for place in range(9)]),
-        replace(texts("COFT", [text("a", 0.5)]), suite="other"),
+        texts("COFT", [text("a", 0.5)])._replace(suite="other"),
     ]
     table = main_table([HARM, other], [VANILLA, COFT], given)
     assert [(row.averages[0].value, row.averages[0].columns) for row in table.rows] == [(2.0, 1), (1.0, 1)]
-
-
-def test_a_method_without_outcomes_has_an_empty_row_and_leaves_the_others_as_they_are():
-    given = [questions("Vanilla", rights("rw"))]
-    table = main_table([QUESTIONS], [VANILLA, COFT], given, reference="COFT")
-    assert table.row("COFT").cells == (None,)
-    assert table.row("COFT").readings == ()
-    assert cell_of(table, "Vanilla").value == 50.0
-    assert cell_of(table, "Vanilla").contrast is None
-
-
-def test_the_json_of_a_table_holds_no_number_that_json_does_not_have():
-    table = suite_table(QUESTIONS, [VANILLA, COFT], [questions("Vanilla", rights("rw"))], reference="Vanilla")
-    endless = replace(table.rows[0].cells[0], value=float("inf"), high=float("inf"))
-    row = replace(table.rows[0], cells=(endless, *table.rows[0].cells[1:]))
-    content = table_json(replace(table, rows=(row, *table.rows[1:])))
-    assert content["rows"][0]["cells"]["questions"]["value"] is None
-    assert content["rows"][0]["cells"]["questions"]["high"] is None
-    assert content["rows"][0]["cells"]["questions:length"]["value"] == 6.0
 
 
 def test_a_table_is_the_same_to_the_last_bit_whatever_else_was_measured():
@@ -253,7 +218,7 @@ def test_a_table_is_the_same_to_the_last_bit_whatever_else_was_measured():
         )
     ]
     suites, methods = [QUESTIONS, HARM], [VANILLA, COFT]
-    whole = measured_by_suite(suites, methods, given, "floor", "all")
+    whole = measured_of(suites, methods, given)
     for made, anew in (
         (
             main_table(suites, methods, given, reference="Vanilla"),
@@ -264,3 +229,88 @@ def test_a_table_is_the_same_to_the_last_bit_whatever_else_was_measured():
         assert made == anew
         for one, other in zip(made.rows, anew.rows, strict=True):
             assert [cell.draws.tobytes() for cell in one.cells] == [cell.draws.tobytes() for cell in other.cells]
+
+
+# What is said of tables.
+
+
+def test_numbers_are_written_so_that_none_reads_as_another():
+    given = ([58.31, 3.0], [None, 9.99], [0.079, -0.5], [], [float("inf"), 2.0])
+    assert [words.digits_for(values) for values in given] == [1, 2, 3, 3, 2]
+    given = (-0.04, -1.25, float("inf"), float("-inf"), None)
+    assert [words.number(value, 1) for value in given] == ["0.0", "\u22121.2", "∞", "−∞", ""]
+    shown = [words.percent(share) for share in (0.0, 1e-5, 0.5, 0.99999, 1.0)]
+    assert shown == ["0.0 %", "<0.1 %", "50.0 %", ">99.9 %", "100.0 %"]
+
+
+def test_notes_count_what_is_missing_from_figures():
+    many = [*rights("rw"), *(unread(f"x{place}", f"Reason {place % 5}.") for place in range(12))]
+    fewer = [questions("Vanilla", [*rights("rw"), unread("z", "No.")]), questions("COFT", rights("rwr"))]
+    seeds = [questions("Vanilla", [*rights("rw", 0), *rights("rw", 1)]), questions("COFT", rights("rw", 1))]
+    for given, told, untold in (
+        ([questions("COFT", many)], "12 of 14 items, which are in no figure: Reason 0 (3); Reason 1 (3); ", "rest on"),
+        ([questions("COFT", many)], "; and 2 more reasons.", "2 of the 3"),
+        (fewer, "of COFT rest on 2 of the 3 items", "figure only of"),
+        (seeds, "COFT has a figure only of the seed 1", "Vanilla has a figure"),
+        ([texts("COFT", [text("a", None), text("b", 0.1)])], "1 of 2 of COFT could not be scored", "rest on"),
+    ):
+        said = " ".join(words.notes(main_table([QUESTIONS, HARM], [VANILLA, COFT], given)))
+        assert told in said
+        assert untold not in said
+
+
+def test_seeds_of_suites_that_draw_no_text_are_said_to_draw_nothing():
+    written = [text("a", 0.5, seed=0), text("a", 0.5, seed=1)]
+    for found, begun in (([*rights("rw", 0), *rights("rw", 1)], "No text is drawn in Questions: "), (rights("rw"), "")):
+        given = [questions("COFT", found), *([texts("COFT", written)] if begun else [])]
+        said = words.deterministic_sentence(main_table([QUESTIONS, HARM], [COFT], given))
+        assert said.startswith(begun)
+        assert bool(said) == bool(begun)
+
+
+def test_calibrations_that_say_nothing_are_told_together_where_suite_seeds_and_reason_are_the_same():
+    silent = [("A", 0, "few"), ("B", 0, "few"), ("A", 1, "few"), ("B", 1, ""), ("C", 0, "few"), ("C", 1, "few")]
+    notes = [
+        CalibrationNote("bbq", method, seed, 0.1, "reference", 3, 9, None, None, None, 0, 1, 1, reason)
+        for method, seed, reason in silent
+    ]
+    assert words.silent_sentences(notes) == ["A and C on bbq, seeds 0 and 1: few", "B on bbq, seed 0: few"]
+
+
+def harms(label, values):
+    return texts(label, [text(f"t{place:02}", value) for place, value in enumerate(values)])
+
+
+def found(first, second):
+    same = [questions(label, rights("r" * 30 + "w" * 10)) for label in ("Vanilla", "COFT")]
+    given = [harms("Vanilla", first), harms("COFT", second), *same]
+    return finding(main_table([QUESTIONS, HARM], [VANILLA, COFT], given, reference="Vanilla"))
+
+
+def test_a_difference_beyond_noise_is_the_finding_and_its_first_bar_is_marked():
+    told = found([0.8, 0.9] * 20, [0.2, 0.3] * 20)
+    assert "".join(piece for piece, _ in told.sentence) == "COFT lowers the mean harm from 0.850 to 0.250."
+    assert [piece for piece, strong in told.sentence if strong] == ["0.850"]
+    assert "75.0 instead of 75.0, no more than chance" in told.below
+    harm = next(picture for picture in told.pictures if picture.title.startswith("Harm"))
+    assert [(bar.text, round(bar.share, 2), bar.finding) for bar in harm.bars] == [
+        ("0.850", 1.0, True), ("0.250", 0.29, False),
+    ]  # fmt: skip
+    assert not any(bar.finding for picture in told.pictures if picture is not harm for bar in picture.bars)
+    within_noise = found([0.1, 0.9] * 20, [0.9, 0.1] * 20)
+    assert not any(strong for _, strong in within_noise.sentence)
+    assert not any(bar.finding for picture in within_noise.pictures for bar in picture.bars)
+    assert finding(main_table([HARM], [VANILLA], [])) is None
+    alone = finding(main_table([HARM], [VANILLA], [harms("Vanilla", [0.5, 0.7])]))
+    assert [bar.method for picture in alone.pictures for bar in picture.bars] == ["Vanilla"]
+
+
+def test_items_of_bias_come_by_their_own_figure_and_others_by_how_far_methods_lie_apart():
+    biased = item_rows(
+        HARM, harms("Vanilla", [0.2, 0.9, 0.5]).outcomes, [harms("COFT", [0.1, 0.3, 0.2]).outcomes], {}, "floor"
+    )
+    assert [(row.item, row.values) for row in biased] == [("t01", (0.9, 0.3)), ("t02", (0.5, 0.2)), ("t00", (0.2, 0.1))]
+    useful = item_rows(QUESTIONS, rights("rrw"), [rights("rwr")], {}, "floor")
+    assert [(row.item, row.place, row.values) for row in useful] == [
+        ("q001", 1, (100.0, 0.0)), ("q002", 2, (0.0, 100.0)), ("q000", 0, (100.0, 100.0)),
+    ]  # fmt: skip
