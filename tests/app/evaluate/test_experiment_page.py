@@ -71,7 +71,7 @@ def evaluate(page: Page, measuring: tuple[Seeded, str]) -> tuple[Page, Evaluatio
 
 def choose(page: Page, title: str) -> None:
     """Choose what is read by keyboard alone."""
-    field = page.get_by_label("What is read")
+    field = page.get_by_label("What to run")
     field.focus()
     field.fill(title)
     page.keyboard.press("Enter")
@@ -118,7 +118,7 @@ def test_an_experiment_is_chosen_by_keyboard_run_and_shown_with_the_papers_row_a
     page.get_by_label("Table", exact=True).click()
     page.get_by_role("option", name="Lengths").click()
     expect(page.locator("#experiment-table tbody th")).to_have_text(["36", "40"])
-    field = page.get_by_label("What is read")
+    field = page.get_by_label("What to run")
     field.fill("Suites and methods")
     page.keyboard.press("Enter")
     expect(page.locator("#suites")).to_be_visible()

@@ -118,7 +118,7 @@ def test_latex_marks_the_best_and_sets_deviations_small():
 
 
 def test_files_hold_what_a_person_named_as_text_and_nothing_else():
-    label = r"a & b \\ % <b>x</b>{x}\u202e"
+    label = r"a & b \\ % <b>x</b>{x}" + "\u202e"
     table = main_table([Questions()], [method(label)], [questions(label, rights("rw"))])
     view = view_of(method(label), name="50 % & more\n\\input{x}<script>1</script>")
     latex, html = table_latex(view, table, [PAPER]), table_html(view, table, [PAPER])
