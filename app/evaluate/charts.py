@@ -129,8 +129,8 @@ def parts_figure(table: Table, columns: Sequence[Column]) -> go.Figure:
 def plane_figure(table: Table, bias: Column, utility: Column) -> go.Figure:
     """Bias against utility, a mark a method with both intervals: to the left is less biased, higher is more useful."""
     across, up = table.columns.index(bias), table.columns.index(utility)
-    titles = [f"{column.suite_title}: {column.title}" for column in (bias, utility)]
-    figure = framed(320, AROUND, *titles)
+    first, second = (f"{column.suite_title}: {column.title}" for column in (bias, utility))
+    figure = framed(320, AROUND, first, second)
     for row, symbol in zip(table.rows, cycle(SYMBOLS), strict=False):
         x, y = _valued(row, across), _valued(row, up)
         if x is not None and y is not None:
