@@ -43,25 +43,24 @@ def finding(table: Table) -> EvaluationFinding | None:
     if not columns or not any(row.cells[place] for row in table.rows for place, _ in columns):
         return None
     place, column = next((pair for pair in columns if pair[1].kind == "bias"), columns[0])
-    changed = _changed(table, place)
+    first, (other, cell) = table.rows[0].cells[place], _compared(table, place)
+    contrast = None if cell is None else cell.contrast
+    changed = contrast is not None and not contrast.noise
     pictures = tuple(_picture(table, own, each, changed and own == place) for own, each in columns)
-    if len(table.rows) < 2 or (first := table.rows[0].cells[place]) is None:
-        return EvaluationFinding(_alone(table, place, column), _rests(table, place, column), pictures)
-    other, cell = _compared(table, place)
-    if cell is None or cell.contrast is None or cell.value is None or first.value is None:
-        return EvaluationFinding(_alone(table, place, column), _rests(table, place, column), pictures)
+    rests = _rests(table, place, column)
+    if first is None or cell is None or contrast is None or first.value is None or cell.value is None:
+        return EvaluationFinding(_alone(table, place, column), rests, pictures)
     digits = words.digits_for((first.value, cell.value))
     before, after = words.number(first.value, digits), words.number(cell.value, digits)
     name = column.title[0].lower() + column.title[1:]
-    if cell.contrast.noise:
-        same = f"{other} changes the {name} no more than chance would: {before} without it, {after} with it."
-        sentence = ((same, False),)
-    else:
+    same = f"{other} changes the {name} no more than chance would: {before} without it, {after} with it."
+    sentence: tuple[tuple[str, bool], ...] = ((same, False),)
+    if changed:
         verb = "lowers" if cell.value < first.value else "raises"
         sentence = ((f"{other} {verb} the {name} from ", False), (before, True), (f" to {after}.", False))
-    ends = (words.number(end, digits) for end in (cell.contrast.low, cell.contrast.high))
-    rests = f"{_rests(table, place, column)} 95 % interval of the difference: {' to '.join(ends)}."
-    return EvaluationFinding(sentence, f"{rests}{_cost(table, other)}", pictures)
+    ends = (words.number(end, digits) for end in (contrast.low, contrast.high))
+    below = f"{rests} 95 % interval of the difference: {' to '.join(ends)}.{_cost(table, other)}"
+    return EvaluationFinding(sentence, below, pictures)
 
 
 def _compared(table: Table, place: int) -> tuple[str, Cell | None]:
@@ -70,11 +69,6 @@ def _compared(table: Table, place: int) -> tuple[str, Cell | None]:
     named = [row for row in others if row.certifies or "coft" in row.method.lower()]
     chosen = next(iter([*named, *others]), None)
     return ("", None) if chosen is None else (chosen.method, chosen.cells[place])
-
-
-def _changed(table: Table, place: int) -> bool:
-    _, cell = _compared(table, place)
-    return cell is not None and cell.contrast is not None and not cell.contrast.noise
 
 
 def _alone(table: Table, place: int, column: Column) -> tuple[tuple[str, bool], ...]:

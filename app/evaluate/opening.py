@@ -39,10 +39,7 @@ class ItemOpener:
     def __init__(
         self, audits: AuditService, host: ModelHost, detectors: Detectors, calibrations: CalibrationStore
     ) -> None:
-        self._audits = audits
-        self._host = host
-        self._detectors = detectors
-        self._calibrations = calibrations
+        self._audits, self._host, self._detectors, self._calibrations = audits, host, detectors, calibrations
 
     def open(
         self,

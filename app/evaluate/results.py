@@ -17,7 +17,6 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.operations import Json
 from app.shared.planning import Detectors
-from app.shared.wiring import Services
 from coft_core.suites.base import Answer, Ask, Choices, Item, Outcome, Scored, Suite, Unread, Written
 from coft_core.text.detection import SpanDetector
 
@@ -28,14 +27,7 @@ class ResultFiles:
     """Writes the files of evaluations into folders, and finds the evaluation of a folder again."""
 
     def __init__(self, evaluations: EvaluationService, tables: TableService, detectors: Detectors) -> None:
-        self._evaluations = evaluations
-        self._tables = tables
-        self._detectors = detectors
-
-    @classmethod
-    def wired(cls, services: Services) -> ResultFiles:
-        """Built from the program's services."""
-        return cls(services[EvaluationService], services[TableService], services[Detectors])
+        self._evaluations, self._tables, self._detectors = evaluations, tables, detectors
 
     def begin(self, evaluation_id: int, folder: Path) -> None:
         """Write down which evaluation a folder is of, before anything is done of it."""
@@ -47,7 +39,7 @@ class ResultFiles:
             return int(json.loads((folder / BEGUN).read_text("utf-8"))["evaluation_id"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ServiceError(
-                f"{folder} is no folder of an evaluation; give one that evaluate --out wrote."
+                f"{folder} is not the folder of an evaluation; give one that evaluate --out wrote."
             ) from error
 
     def results(self, view: EvaluationView) -> Json:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from app.audit.service import AuditService
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
 from app.evaluate.experiments.named import experiment_named
@@ -32,13 +31,10 @@ from app.evaluate.runs import (
 )
 from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import EvaluationRun, EvaluationWork
-from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.format import named
 from app.shared.jobs import JobContext, JobView
 from app.shared.long_run import RunOfRows
-from app.shared.model_host import ModelHost
-from app.shared.planning import Detectors
 from app.shared.wiring import Services
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError
@@ -72,9 +68,7 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
         self._store = services[EvaluationsRepository]
         self._preparer = services[MethodPreparer]
         self._sources = sources or services[SuiteSources]
-        self._opener = ItemOpener(
-            services[AuditService], services[ModelHost], services[Detectors], services[CalibrationStore]
-        )
+        self._opener = services[ItemOpener]
         self._reader, self._load_judges = reader, judges
         self._outcomes = KeptOutcomes(self._store)
 

@@ -72,9 +72,9 @@ class SuiteSources:
 
     def known(self, data: str = "", read: bool = False) -> tuple[KnownSuite, ...]:
         """All suites, with whether their files are there; nothing is asked of a hub."""
-        if not read:
-            return tuple(self._there(suite, data) for suite in self.all)
-        return tuple(self._once(self._known, suite, data, partial(self._state, suite, data)) for suite in self.all)
+        if read:
+            return tuple(self._once(self._known, suite, data, partial(self._state, suite, data)) for suite in self.all)
+        return tuple(self._there(suite, data) for suite in self.all)
 
     @property
     def all(self) -> tuple[Suite, ...]:
@@ -88,7 +88,7 @@ class SuiteSources:
 
     def _items(self, suite: Suite, data: str) -> SuiteItems:
         folder = self.folder(data)
-        if folder is None and _has_hub(suite):
+        if folder is None and suite.hub is not None:
             try:
                 items = suite.items_from_hub()
             except HubUnreachableError as error:
@@ -109,7 +109,7 @@ class SuiteSources:
         return _made(suite, items, str(folder), files.release(suite.releases), dict(files.read))
 
     def _there(self, suite: Suite, data: str) -> KnownSuite:
-        """A suite of which no more is known than that it has a file."""
+        """A suite as known without reading it: whether it has a file."""
         folder = self.folder(data)
         if folder is not None:
             try:
@@ -121,7 +121,7 @@ class SuiteSources:
         return self._state(suite, data)
 
     def _state(self, suite: Suite, data: str) -> KnownSuite:
-        if self.folder(data) is None and _has_hub(suite):
+        if self.folder(data) is None and suite.hub is not None:
             return _described(suite, HUB)
         try:
             found = self._items(suite, data)
@@ -172,10 +172,6 @@ def _described(suite: Suite, source: str = "", **found: Any) -> KnownSuite:
     names = ("key", "title", "kind", "citation", "licence", "main", "judges")
     told = {name: getattr(suite, name) for name in names}
     return KnownSuite(**told, card=asdict(suite.card), source=source, **found)
-
-
-def _has_hub(suite: Suite) -> bool:
-    return suite.hub is not None
 
 
 def _made(suite: Suite, items: Sequence[Item], source: str, release: str, files: dict[str, str]) -> SuiteItems:

@@ -10,6 +10,7 @@ import gradio as gr
 
 from app.evaluate import words
 from app.evaluate.experiments.charts import picture_figure
+from app.evaluate.experiments.figures import Experiment
 from app.evaluate.experiments.grid import Grid
 from app.evaluate.experiments.named import EXPERIMENTS
 from app.evaluate.experiments.service import ExperimentCard, ExperimentRequest, ExperimentService
@@ -85,6 +86,9 @@ class ExperimentHandlers:
             )
         )
 
+    def _shown(self, shown_id: int | None) -> Experiment | None:
+        return None if shown_id is None else self._experiments.experiment_of(self._evaluations.view(shown_id))
+
     @shown_to(READ)
     def chosen(self, name: str, data: str) -> list[Any]:
         """The form for a choice: the pickers, or what the experiment is."""
@@ -98,18 +102,17 @@ class ExperimentHandlers:
     @shown_to(READ)
     def opened(self, shown_id: int | None) -> list[Any]:
         """What is said above an experiment's tables, and which there are; hidden for other evaluations."""
-        if shown_id is None or not self._experiments.known(self._evaluations.view(shown_id)):
+        if (experiment := self._shown(shown_id)) is None:
             return [gr.Column(visible=False), "", gr.Dropdown(visible=False)]
-        run = self._experiments.shown(shown_id)
-        titles = [(table.title, place) for place, table in enumerate(run.tables)]
-        intro = template("evaluate/experiment_intro.html", experiment=run.experiment)
+        titles = [(table.title, place) for place, table in enumerate(experiment.tables)]
+        intro = template("evaluate/experiment_intro.html", experiment=experiment)
         return [gr.Column(visible=True), intro, gr.Dropdown(titles, value=0, visible=len(titles) > 1)]
 
     @shown_to(READ)
     def table(self, shown_id: int | None, place: int | None, outside: Outside) -> list[Any]:
         """One of the tables with its picture and its notes."""
         hidden = gr.Plot(visible=False)
-        if shown_id is None or not self._experiments.known(self._evaluations.view(shown_id)):
+        if shown_id is None or self._shown(shown_id) is None:
             return ["", hidden, ""]
         tables = self._experiments.shown(shown_id, outside).tables
         table = tables[min(place or 0, len(tables) - 1)]

@@ -134,9 +134,10 @@ class ExperimentService:
             experiment=AskedExperiment(experiment.name, about, (*left_out, *missing)),
         )
 
-    def known(self, view: EvaluationView) -> bool:
-        """Whether an evaluation is of an experiment that has tables; experiments were once read from files too."""
-        return view.request.experiment is not None and view.request.experiment.name in EXPERIMENTS
+    def experiment_of(self, view: EvaluationView) -> Experiment | None:
+        """The experiment of an evaluation; None where it has no tables: experiments were once read from files too."""
+        asked = view.request.experiment
+        return None if asked is None else EXPERIMENTS.get(asked.name)
 
     def shown(self, evaluation_id: int, outside: Outside = "floor") -> ExperimentRun:
         """The tables of an evaluation's experiment, of what is kept so far; needs neither model nor data."""
@@ -145,12 +146,12 @@ class ExperimentService:
             raise ServiceError(
                 f"Evaluation {view.id} is of no experiment; look at its figures, or run one with evaluate --experiment."
             )
-        if not self.known(view):
+        if (experiment := self.experiment_of(view)) is None:
             raise ServiceError(
                 f"Evaluation {view.id} is of the experiment {asked.name!r}, which this version does not know; look at "
                 "its figures."
             )
-        experiment, read = EXPERIMENTS[asked.name], view.request.suites
+        read = view.request.suites
         # The suite itself comes last, and so before what stands in for it.
         suites = {key: own for key in experiment.suites for own in (INSTEAD.get(key, key), key) if own in read}
         measured = None if view.job is None else (view.job.id, view.job.status)

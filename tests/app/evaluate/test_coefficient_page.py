@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from app.evaluate.items import outcome_bytes
 from app.evaluate.runs import EvaluationRequest, SuitePlan, plans_json, request_json
 from app.settings import Settings
 from app.shared.wiring import Services
-from coft_core.suites.base import Outcome
 from db.evaluations import EvaluationItemRecord, EvaluationsRepository
 from tests.app.evaluate.made import VANILLA, method, rights
 from tests.app.evaluate.test_coefficients import EXPLICIT, answers
@@ -24,30 +24,21 @@ from tests.conftest import load_tiny
 
 def keep(wired: Services) -> None:
     """An evaluation of two suites, one of which has a mixed-effects model."""
-    store = wired[EvaluationsRepository]
-    methods = (VANILLA, method("COFT"))
-    given = {EXPLICIT: answers, "piqa": lambda seed: [replace(own, facts=PIQA) for own in rights("rwrwr" * (seed + 1))]}
-    made = {suite: {own.label: list(make(seed)) for seed, own in enumerate(methods)} for suite, make in given.items()}
+    store, methods = wired[EvaluationsRepository], (VANILLA, method("COFT"))
+    facts = {"right": 0, "lengths": [1, 1]}
+    made = {EXPLICIT: answers(0), "piqa": [replace(own, facts=facts) for own in rights("rwrwr")]}
     plans = tuple(
-        SuitePlan(suite, suite, "folder", "", {}, "", len(own["COFT"]), 8, {0: 0}, {0: len(own["COFT"])})
-        for suite, own in made.items()
+        SuitePlan(suite, suite, "folder", "", {}, "", len(own), 8, {0: 0}, {0: len(own)}) for suite, own in made.items()
     )
     request = EvaluationRequest("decisions", tuple(made), methods, "tiny", (0,))
     record = store.add("decisions", request_json(request), plans_json(plans))
-    for suite, own in made.items():
-        for label, outcomes in own.items():
-            _keep(store, record.id, suite, label, outcomes)
-
-
-PIQA = {"right": 0, "lengths": [1, 1]}
-
-
-def _keep(store: EvaluationsRepository, number: int, suite: str, label: str, outcomes: list[Outcome]) -> None:
-    records = [
-        EvaluationItemRecord(suite=suite, method=label, seed=0, place=at, item=own.item, key=f"{suite}{label}{at}")
-        for at, own in enumerate(outcomes)
-    ]
-    store.keep(number, records, {f"{suite}{label}{at}": outcome_bytes(own) for at, own in enumerate(outcomes)})
+    for suite, label in product(made, ("Vanilla", "COFT")):
+        keys = {f"{suite}{label}{at}": own for at, own in enumerate(made[suite])}
+        records = [
+            EvaluationItemRecord(suite=suite, method=label, seed=0, place=at, item=own.item, key=key)
+            for at, (key, own) in enumerate(keys.items())
+        ]
+        store.keep(record.id, records, {key: outcome_bytes(own) for key, own in keys.items()})
 
 
 @pytest.fixture

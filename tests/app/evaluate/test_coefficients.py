@@ -75,7 +75,9 @@ def fits(monkeypatch):
 
 
 def test_every_method_has_the_coefficients_of_its_own_answers_and_none_is_fitted_twice(service, kept, fits):
-    found = service.coefficients(1)
+    told = []
+    found = service.coefficients(1, progress=lambda share, words: told.append((share, words)))
+    assert told == [(0.0, "fitting the model of Vanilla"), (0.5, "fitting the model of COFT")]
     assert (found.suite, found.title) == (EXPLICIT, "DiscrimEval, said outright")
     for label, figures in found.methods.items():
         assert figures == tuple(mixed_effects(kept.given[label]))
@@ -85,14 +87,6 @@ def test_every_method_has_the_coefficients_of_its_own_answers_and_none_is_fitted
     kept.given["COFT"] = answers(2, 7)
     service.coefficients(1)
     assert len(fits) == 3
-
-
-def test_fitting_tells_whose_turn_it_is_and_leaves_nothing_to_fit(service, fits):
-    assert list(service.fitting(1)) == [(0, 2, "Vanilla"), (1, 2, "COFT")]
-    told = []
-    service.coefficients(1, progress=lambda share, words: told.append((share, words)))
-    assert told == [(0.0, "fitting the model of Vanilla"), (0.5, "fitting the model of COFT")]
-    assert len(fits) == 2
 
 
 def test_answers_that_are_too_few_have_no_coefficients_and_the_table_says_so(kept, service, capsys):

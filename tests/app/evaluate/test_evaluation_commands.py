@@ -66,10 +66,19 @@ def test_results_and_samples_are_written_and_a_folder_is_gone_on_with(command, t
     assert json.loads(said)["evaluation_id"] == printed["evaluation_id"]
     code, _, errors = command("evaluate", "--resume", tmp_path)
     assert code != 0
-    assert "is no folder of an evaluation" in errors
+    assert "is not the folder of an evaluation" in errors
 
 
 def test_what_cannot_be_asked_for_is_said_in_one_line(command):
+    suites = {suite["key"]: suite for suite in json.loads(command("evaluations", "suites", "--json")[1])}
+    assert suites["phantom_gaps"]["items"]
+    assert suites["arc_easy"]["source"] == "hub"
+    sets = json.loads(command("evaluations", "sets", "--json")[1])
+    assert sets["methods"]["table1"][-1] == "coft:calibrated"
+    assert "arc_easy" in sets["suites"]["all"]
+    code, said, _ = command("evaluations", "estimate", *ASKED[1:], "--method", "coft:calibrated")
+    assert code == 0
+    assert "alpha 0.1 needs 9" in said
     for arguments, said in (
         (("evaluate",), "Name at least one suite"),
         ((*ASKED, "--method", "nobody"), "no policy 'nobody'"),
@@ -80,24 +89,6 @@ def test_what_cannot_be_asked_for_is_said_in_one_line(command):
         assert code != 0
         assert said in errors
         assert errors.count("\n") == 1
-
-
-def test_suites_and_sets_are_listed(command):
-    suites = {suite["key"]: suite for suite in json.loads(command("evaluations", "suites", "--json")[1])}
-    assert suites["phantom_gaps"]["items"]
-    assert suites["arc_easy"]["source"] == "hub"
-    sets = json.loads(command("evaluations", "sets", "--json")[1])
-    assert sets["methods"]["table1"][-1] == "coft:calibrated"
-    assert "arc_easy" in sets["suites"]["all"]
-
-
-def test_an_estimate_says_what_is_missing(command):
-    code, said, _ = command(
-        "evaluations", "estimate", "--suite", "phantom_questions", "--model", "tiny", "--limit", "4", "--seeds", "0",
-        "--method", "coft:calibrated",
-    )  # fmt: skip
-    assert code == 0
-    assert "alpha 0.1 needs 9" in said
 
 
 def test_programs_name_methods_shortly_or_by_their_settings(wired):

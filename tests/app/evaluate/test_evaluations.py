@@ -22,7 +22,6 @@ from app.shared.jobs import JobService
 from coft_core.errors import CoftError, ModelLoadError
 from coft_core.suites.base import Scored, Written
 from coft_core.suites.reading import Reader
-from db.database import Database
 from db.evaluations import EvaluationsRepository, calibrations, contents, items
 from db.types import NotFoundError
 from tests.app.evaluate.made_up import Quiz, evaluations_of
@@ -336,8 +335,3 @@ def test_a_run_whose_data_has_changed_is_not_resumed_on_other_items(wired, tmp_p
     job = wired[JobService].wait(evaluations.resume(other.id))
     assert job.status == "failed"
     assert "“unfinished”" in job.error
-
-
-def test_the_store_of_evaluations_is_open_to_a_second_program(whole):
-    with Database(whole.url) as other:
-        assert EvaluationsRepository(other).counts(whole.done)["quiz", "Vanilla", 0] == 28

@@ -38,9 +38,6 @@ def test_the_prompts_own_pass_is_not_timed(monkeypatch):
     for _ in range(3):
         clock.mark()
     assert clock.timing().wall == 1.5
-
-
-def test_a_summary_is_median_and_range():
     assert summary([3.0, 1.0, 2.0]) == {"n": 3, "min": 1.0, "median": 2.0, "max": 3.0}
 
 
@@ -84,31 +81,26 @@ def test_tokens_a_second_count_all_prompts_and_overhead_is_over_the_first_method
     assert found["slow"].peak is None  # only CUDA tells
 
 
-@pytest.mark.parametrize("prompts", [1, 2])
-def test_decoding_marks_every_token_of_all_prompts_together(model, prompts):
+def test_decoding_marks_every_token_of_all_prompts_together_and_goes_on_where_the_model_stops(model):
     text, spans = timed_prompt(model, 20)
-    plans = [
-        cc.plan(endless(model), text, cc.CoftPolicy(), spans, seed=place, max_new_tokens=5) for place in range(prompts)
-    ]
-    marks = []
-    decode(plans, lambda: marks.append(1))
-    assert len(marks) == 5
-
-
-@pytest.mark.parametrize("words", [1, 3])
-def test_a_timed_prompt_has_its_length_and_a_masked_word_of_each_family(model, words):
-    text, spans = timed_prompt(model, 320, words)
-    assert len(cc.mask_prompt(model.tokenizer, text, spans).factual_ids) == 320
-    assert len({span.category for span in spans}) == words
-    assert all(text[span.start : span.end] == "he" for span in spans)
-
-
-def test_a_model_without_end_goes_on_where_the_model_stops(model):
-    first = generate(model, "The nurse said", cc.VanillaPolicy(), max_new_tokens=1, greedy=True)
+    first = generate(model, text, cc.CoftPolicy(), spans, max_new_tokens=1)
     ending = replace(model, end_token_ids=frozenset(step.token_id for step in first.steps))
-    assert (
-        len(generate(endless(ending), "The nurse said", cc.VanillaPolicy(), max_new_tokens=4, greedy=True).steps) == 4
-    )
+    for prompts in (1, 2):
+        plans = [
+            cc.plan(endless(ending), text, cc.CoftPolicy(), spans, seed=place, max_new_tokens=5)
+            for place in range(prompts)
+        ]
+        marks = []
+        decode(plans, lambda marks=marks: marks.append(1))
+        assert len(marks) == 5
+
+
+def test_a_timed_prompt_has_its_length_and_a_masked_word_of_each_family(model):
+    for words in (1, 3):
+        text, spans = timed_prompt(model, 320, words)
+        assert len(cc.mask_prompt(model.tokenizer, text, spans).factual_ids) == 320
+        assert len({span.category for span in spans}) == words
+        assert all(text[span.start : span.end] == "he" for span in spans)
 
 
 def test_timed_policies_of_coft_have_a_threshold_at_every_step(model):
@@ -118,9 +110,5 @@ def test_timed_policies_of_coft_have_a_threshold_at_every_step(model):
         text, spans = timed_prompt(model, 30)
         run = generate(endless(model), text, policy, spans, max_new_tokens=3)
         assert all(step.log_tau > -float("inf") for step in run.steps)
-
-
-@pytest.mark.parametrize("name", ["vanilla", "coft-no-certification"])
-def test_policies_that_certify_nothing_stay_as_they_are(model, name):
-    policy = method(name).build()
-    assert with_thresholds(policy, model) == policy
+    for name in ("vanilla", "coft-no-certification"):
+        assert with_thresholds(method(name).build(), model) == method(name).build()

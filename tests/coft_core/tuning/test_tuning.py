@@ -155,50 +155,32 @@ def test_policies_measured_together_are_measured_as_alone(model):
     assert measure_many(model, rows, policies) == alone
 
 
-def test_the_best_point_has_the_smallest_gap_among_those_that_keep_accuracy():
+def with_gaps(gaps):
+    own = point(0.8, float(np.mean(gaps)))
+    return replace(own, measured=replace(own.measured, gaps=tuple(gaps)))
+
+
+def test_the_best_point_has_the_smallest_gap_beyond_noise_among_those_that_keep_accuracy():
     vanilla = point(0.80, 0.5).measured
     weak, strong, too_strong = point(0.79, 0.3), point(0.76, 0.2), point(0.7599, 0.1)
     assert best_point([weak, strong, too_strong], vanilla) is strong
     assert best_point([too_strong], vanilla) is None
     tie = replace(strong, measured=replace(strong.measured, accuracy=0.78))
     assert best_point([strong, tie], vanilla) is tie
-
-
-def with_gaps(gaps):
-    own = point(0.8, float(np.mean(gaps)))
-    return replace(own, measured=replace(own.measured, gaps=tuple(gaps)))
-
-
-@pytest.mark.parametrize(
-    ("differences", "chosen"),
-    [((0.1,) * 50, False), ((0.0,) * 50, False), ((-0.1,) * 50, True), ((-0.3, 0.25) * 25, False)],
-    ids=["larger", "the same", "smaller", "smaller within noise"],
-)
-def test_a_point_is_chosen_only_if_its_gap_is_below_vanillas_beyond_noise(differences, chosen):
-    vanilla = point(0.8, 0.5).measured
-    tried = with_gaps([0.5 + difference for difference in differences])
-    assert best_point([tried], vanilla) is (tried if chosen else None)
-
-
-def test_a_gain_among_many_points_must_be_clearer_than_that_of_one():
-    differences = np.random.default_rng(3).normal(-0.1, 0.3, 50)
-    vanilla, tried = point(0.8, 0.5).measured, with_gaps(0.5 + differences)
+    for differences, chosen in (
+        ((0.1,) * 50, False), ((0.0,) * 50, False), ((-0.1,) * 50, True), ((-0.3, 0.25) * 25, False),
+    ):  # fmt: skip
+        tried = with_gaps([0.5 + difference for difference in differences])
+        assert best_point([tried], vanilla) is (tried if chosen else None)
+    # Among many points, a gain must be clearer.
+    tried = with_gaps(0.5 + np.random.default_rng(3).normal(-0.1, 0.3, 50))
     assert best_point([tried], vanilla) is tried
     assert best_point([tried] * 200, vanilla) is None
-
-
-def test_a_sweep_tries_every_variant_and_keeps_their_order():
-    variants = variants_of(method("sdd"), (5.0, 20.0, 80.0))
     gaps = {5.0: 0.3, 20.0: 0.1, 80.0: 0.2}
-
-    def evaluate(tried):
-        assert [own.policy.decay for own in tried] == [own.values["decay"] for own in tried]
-        return [point(0.8, gaps[own.values["decay"]]).measured for own in tried]
-
-    found = sweep(variants, point(0.8, 0.5).measured, evaluate)
+    variants = variants_of(method("sdd"), tuple(gaps))
+    found = sweep(variants, vanilla, lambda tried: [point(0.8, gaps[own.policy.decay]).measured for own in tried])
     assert [own.values["decay"] for own in found.points] == [5.0, 20.0, 80.0]
-    assert found.best.values == {"decay": 20.0}
-    assert found.floor == pytest.approx(0.76)
+    assert (found.best.values, found.floor) == ({"decay": 20.0}, pytest.approx(0.76))
 
 
 def test_strengths_lie_within_their_ranges_and_methods_without_one_have_one_variant():
