@@ -10,7 +10,7 @@ from typing import Any
 from app.audit.branch_words import crumbs
 from app.audit.until import RunUntil, stop_sentence
 from app.shared.audits import FAMILY_NAMES, AuditSettings, AuditView, ChainProgress, ThinkingView
-from app.shared.chain_words import DRIFT_STATES
+from app.shared.chain_words import DRIFT_STATES, lengths_sentence
 from app.shared.format import clock, count, level, percentage, plural, signed, threshold
 from app.shared.markup import html
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
@@ -234,7 +234,7 @@ def _sequence(chain: ChainCertificate) -> Message:
             ("Needed", _small(sequence.log_tau) if sequence.log_tau > -math.inf else "none"),
             ("Rests on", plural(sequence.contexts, "context")),
             ("Holds for", sequence.applies),
-            ("Lengths", sequence.lengths.sentence),
+            ("Lengths", lengths_sentence(sequence.lengths)),
         ],
     }
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from app.calibrate.service import CalibrationService
+from app.calibrate.words import bins_named, run_facts, smallest_sentence
 from app.shared.audits import (
     CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
     ReadingRequest,
 )
+from app.shared.chain_words import lengths_sentence
 from app.shared.commands import Stopped
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService, JobView
@@ -23,49 +26,52 @@ from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.prompt_sets import grouping_note
 from app.shared.settings_json import COLUMNS, columns_of
-from app.shared.terminal import PolicyOptions, calibration_id, pairs, wait_for
+from app.shared.terminal import PolicyOptions, calibration_id, pairs, print_table, wait_for
 from app.shared.wiring import Services
 from coft_core.conformal.bins import Bin
-from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.fingerprint import same_digests
 
+SUMMARY_FIELDS = ("name", "model", "lam", "source", "mask_layout", "certified_in", "contexts")
+VIEW_FIELDS = ("alpha", "group", "family", "effective_contexts", "has_chains")
 BIN_FIELDS = ("label", "contexts", "rank", "tau", "state", "inherited_from", "coverage_low", "coverage_high", "needed")
 COVERAGE_FIELDS = ("contexts", "kept", "coverage", "low", "high")
+CHAIN_FIELDS = ("alpha", "tau", "state", "contexts", "horizon", "rank", "coverage_low", "coverage_high")
+
+
+def _named(record: object, names: Sequence[str]) -> Json:
+    return {name: getattr(record, name) for name in names}
+
+
+def _measured(rows: Iterable[CoverageRow]) -> Json:
+    """Coverage measured on contexts kept apart, by label."""
+    return {row.label: _named(row, COVERAGE_FIELDS) for row in rows}
 
 
 def calibration_json(view: CalibrationView) -> Json:
     """A calibration as it is read, without its values."""
+    smallest, chains = view.smallest_alpha, view.sequence
     return {
         "calibration_id": view.summary.id,
-        "name": view.summary.name,
-        "model": view.summary.model,
-        "alpha": view.alpha,
-        "lam": view.summary.lam,
+        **_named(view.summary, SUMMARY_FIELDS),
+        **_named(view, VIEW_FIELDS),
         "estimator": view.reading.estimator,
-        "source": view.summary.source,
-        "mask_layout": view.summary.mask_layout,
-        "certified_in": view.summary.certified_in,
-        "contexts": view.summary.contexts,
         "fingerprint": view.fingerprint_digest,
         "policy": dict(view.fingerprint),
         "reading": asdict(view.reading),
-        "group": view.group,
-        "family": view.family,
         "bins": [bin_json(entry) for entry in view.bins],
-        "coverage": coverage_json(view.coverage[0]) if view.coverage else None,
-        "coverage_by_bin": {row.label: coverage_json(row) for row in view.coverage[1:]},
-        "coverage_by_step": {row.label: coverage_json(row) for row in view.coverage_by_step},
-        "smallest_alpha": smallest_alpha_json(view.smallest_alpha),
-        "sequence": sequence_json(view.sequence),
-        "sequence_coverage": {row.label: coverage_json(row) for row in view.sequence_coverage},
+        "coverage": _named(view.coverage[0], COVERAGE_FIELDS) if view.coverage else None,
+        "coverage_by_bin": _measured(view.coverage[1:]),
+        "coverage_by_step": _measured(view.coverage_by_step),
+        "smallest_alpha": _named(smallest, ("overall", "everywhere", "sequence"))
+        | {"bins": {entry.label: entry.smallest_alpha for entry in smallest.bins}},
+        "sequence": None if chains is None else sequence_json(chains),
+        "sequence_coverage": _measured(view.sequence_coverage),
         "families": [asdict(part) for part in view.families],
         "groups": [{**asdict(group), "certifiable": group.certifiable} for group in view.groups],
-        "effective_contexts": view.effective_contexts,
         "iterations": [asdict(entry) for entry in view.iterations],
-        "has_chains": view.has_chains,
         "notes": list(view.notes),
     }
 
@@ -73,43 +79,23 @@ def calibration_json(view: CalibrationView) -> Json:
 def calibration_summary_json(item: CalibrationSummary) -> Json:
     """A calibration in a list."""
     record: Json = asdict(item)
-    record["calibration_id"] = record.pop("id")
-    record["created_at"] = item.created_at.isoformat()
-    return record
+    return {"calibration_id": record.pop("id"), **record, "created_at": item.created_at.isoformat()}
 
 
 def bin_json(entry: Bin) -> Json:
     """A position bin; ``uneven`` tells whether its steps differ, and is null where they could not be compared."""
     evenness = entry.evenness
     return {
-        **{name: getattr(entry, name) for name in BIN_FIELDS},
+        **_named(entry, BIN_FIELDS),
         "uneven": None if evenness is None else evenness.uneven,
         "evenness": None if evenness is None else asdict(evenness),
     }
 
 
-def coverage_json(row: CoverageRow) -> Json:
-    """Coverage measured on contexts kept apart."""
-    return {name: getattr(row, name) for name in COVERAGE_FIELDS}
-
-
-def smallest_alpha_json(certifiable: Certifiable) -> Json:
-    """Smallest risk levels that the contexts support; null where there is none."""
-    return {
-        "overall": certifiable.overall,
-        "everywhere": certifiable.everywhere,
-        "sequence": certifiable.sequence,
-        "bins": {entry.label: entry.smallest_alpha for entry in certifiable.bins},
-    }
-
-
-def sequence_json(threshold: SequenceThreshold | None) -> Json | None:
-    """The threshold for whole chains; null with factorized masks."""
-    if threshold is None:
-        return None
-    fields = ("alpha", "tau", "state", "contexts", "horizon", "rank", "coverage_low", "coverage_high")
-    figures = {name: getattr(threshold, name) for name in fields}
-    return {**figures, "holds_for": threshold.applies, "lengths": asdict(threshold.lengths), "reason": threshold.reason}
+def sequence_json(threshold: SequenceThreshold) -> Json:
+    """The threshold for whole chains."""
+    rest = {"holds_for": threshold.applies, "lengths": asdict(threshold.lengths), "reason": threshold.reason}
+    return {**_named(threshold, CHAIN_FIELDS), **rest}
 
 
 def drift_json(report: DriftReport) -> Json:
@@ -119,12 +105,8 @@ def drift_json(report: DriftReport) -> Json:
 
 def compared_json(compared: tuple[CalibrationView, CalibrationView]) -> Json:
     """Two calibrations side by side, and what differs in their policies."""
-    first, second = compared
-    return {
-        "first": calibration_json(first),
-        "second": calibration_json(second),
-        "differences": [list(row) for row in policy_differences(first, second)],
-    }
+    first, second = map(calibration_json, compared)
+    return {"first": first, "second": second, "differences": [list(row) for row in policy_differences(*compared)]}
 
 
 def policy_differences(first: CalibrationView, second: CalibrationView) -> tuple[tuple[str, str, str], ...]:
@@ -141,18 +123,26 @@ STEPS_PRINTED = 16
 
 def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -> None:
     """Thresholds by position, the check on unseen contexts, and every reservation that the page would show."""
-    summary = view.summary
-    print(f"Calibration {summary.id}: {summary.name}, {summary.contexts} contexts, alpha {view.alpha:g}")
-    print(_how(view))
+    _print_head(view)
     for note in view.notes:
         print(f"Note: {note}")
-    _print_bins(view)
-    for row in view.coverage:
-        if (text := _interval(row)) is not None:
-            print(f"coverage, {row.label}: {text} on {row.contexts} unseen contexts")
-    _print_steps(view)
-    print(view.smallest_alpha.sentence)
-    _print_sequence(view)
+    bins = ((entry.label, entry.contexts, f"{entry.tau:.3g}", _state(entry)) for entry in view.bins)
+    print_table(("steps", ">contexts", ">tau", f"state {view.family or ''}"), bins)
+    steps = [replace(row, label=f"step {row.label}") for row in view.coverage_by_step[:STEPS_PRINTED]]
+    measured = (
+        (row.label, f"{row.kept} of {row.contexts}", f"{row.coverage:.3f}", f"[{row.low:.3f}, {row.high:.3f}]")
+        for row in (*view.coverage, *steps, *view.sequence_coverage)
+        if row.coverage is not None
+    )
+    print_table(("kept on unseen contexts", ">kept", ">coverage", "95 % interval"), measured)
+    if left := len(view.coverage_by_step[STEPS_PRINTED:]):
+        print(f"coverage at {left} later steps: --json has it")
+    print(smallest_sentence(view.smallest_alpha))
+    if (chains := view.sequence) is not None:
+        held = (
+            chains.reason or f"tau {chains.tau:.3g}, averaged over {chains.applies}. {lengths_sentence(chains.lengths)}"
+        )
+        print(f"Whole chains at alpha {chains.alpha:g}: {held}")
     if view.effective_contexts is not None:
         print(f"Under the weights the contexts are worth {view.effective_contexts:.1f}.")
     for part in view.families:
@@ -162,7 +152,7 @@ def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -
     for group in view.groups:
         print(f"group: {group.sentence}")
     if drift is not None:
-        print(f"drift: {drift.sentence} {drift.figures}".rstrip())
+        print_drift(drift)
 
 
 def print_calibrations(calibrations: tuple[CalibrationSummary, ...]) -> None:
@@ -170,32 +160,25 @@ def print_calibrations(calibrations: tuple[CalibrationSummary, ...]) -> None:
     if not calibrations:
         print("No calibrations yet. Make one with: python -m app calibrate --prompts prompts.csv")
     for item in calibrations:
-        measured = "" if item.coverage is None else f"  coverage {item.coverage:.3f}"
-        layout = "" if item.mask_layout == "joint" else f", {item.mask_layout}"
-        layout += ", factual reading alone" if item.certified_in == "factual" else ""
-        print(
-            f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {item.model:<12} {item.source}{layout}, lambda "
-            f"{item.lam:g}, alpha {item.alpha:g}, {item.contexts} contexts{measured}  {item.name}"
-        )
+        measured = "" if item.coverage is None else f", coverage {item.coverage:.3f}"
+        print(f"{item.id:>5}  {item.name}: {run_facts(item)}{measured}")
 
 
 def print_compared(compared: tuple[CalibrationView, CalibrationView]) -> None:
     """Two calibrations bin by bin, and what differs in their policies."""
     first, second = compared
-    for view in (first, second):
-        print(f"Calibration {view.summary.id}: {view.summary.name}, {view.summary.contexts} contexts; {_how(view)}")
-    names = tuple(f"tau of {view.summary.id}" for view in (first, second))
-    print(f"\n{'steps':<14} {names[0]:>12} {names[1]:>12}")
+    for view in compared:
+        _print_head(view)
     labels = {entry.first_step: entry.label for view in (second, first) for entry in view.bins}
+    rows = []
     for step, label in sorted(labels.items()):
-        there = [next(entry for entry in reversed(view.bins) if entry.first_step <= step) for view in (first, second)]
-        print(f"{label:<14} {_tau(there[0]):>12} {_tau(there[1]):>12}")
-    print("* inherited from a neighbour, ? uninformative: too few contexts or too weak, nothing is said")
-    rows = [next(iter(view.coverage), None) for view in (first, second)]
-    measured = [(None if row is None else _interval(row)) or "not measured" for row in rows]
-    print(f"\ncoverage: {measured[0]} and {measured[1]}")
-    for view in (first, second):
-        print(f"{view.summary.id}: {view.smallest_alpha.sentence}")
+        there = [next(entry for entry in reversed(view.bins) if entry.first_step <= step) for view in compared]
+        rows.append((label, *(cell for entry in there for cell in (f"{entry.tau:.3g}", entry.state))))
+    print_table(("steps", *(name for view in compared for name in (f">tau of {view.summary.id}", "state"))), rows)
+    for view in compared:
+        row = next(iter(view.coverage), None)
+        measured = "not measured" if row is None or row.coverage is None else f"{row.coverage:.3f}"
+        print(f"{view.summary.id}: coverage {measured}. {smallest_sentence(view.smallest_alpha)}")
     differences = policy_differences(first, second)
     for name, one, other in differences:
         print(f"{name}: {one} and {other}")
@@ -203,73 +186,30 @@ def print_compared(compared: tuple[CalibrationView, CalibrationView]) -> None:
         print("Both belong to the same policy.")
 
 
-def _how(view: CalibrationView) -> str:
-    """How the thresholds are read."""
+def _print_head(view: CalibrationView) -> None:
+    """Which calibration it is, and how its thresholds are read."""
     reading = view.reading
-    parts = [view.summary.source, reading.estimator, f"lambda {view.summary.lam:g}", f"bins of {reading.bin_words}"]
-    parts += [view.summary.mask_layout] if view.summary.mask_layout != "joint" else []
-    parts += ["factual reading alone"] if view.summary.certified_in == "factual" else []
+    print(f"Calibration {view.summary.id}, {view.summary.name}: {run_facts(view.summary)}")
+    parts = [f"alpha {view.alpha:g}", reading.estimator, f"bins of {bins_named(reading)}"]
     parts += [f"{reading.draws} draws"] if reading.draws > 1 else []
     parts += [f"rho {reading.rho:g}"] if reading.rho != 1 else []
     parts += [f"group {view.group}"] if view.group is not None else []
-    return ", ".join(parts)
-
-
-def _print_bins(view: CalibrationView) -> None:
-    named = "" if view.family is None else f"  of {view.family}"
-    print(f"\n{'steps':<14} {'contexts':>8} {'tau':>10}  state{named}")
-    for entry in view.bins:
-        print(f"{entry.label:<14} {entry.contexts:>8} {entry.tau:>10.3g}  {_state(entry)}")
-    print()
-
-
-def _print_steps(view: CalibrationView) -> None:
-    """Coverage at the first steps; a threshold bounds the average over its bin and no single one of them."""
-    for row in view.coverage_by_step[:STEPS_PRINTED]:
-        if (text := _interval(row)) is not None:
-            print(f"coverage, step {row.label}: {text} on {row.contexts} unseen contexts")
-    if left := len(view.coverage_by_step[STEPS_PRINTED:]):
-        print(f"coverage at {left} later steps: --json has it")
+    print(f"Read at {', '.join(parts)}")
 
 
 def _state(entry: Bin) -> str:
-    state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
-    if entry.state != "uninformative":
-        evenness = entry.evenness
-        return state if evenness is None or not evenness.uneven else f"{state}, its steps differ (p {evenness.p:.2g})"
-    if entry.tau > 0:
-        return f"{state}: {entry.silence}"
-    return f"{state}: needs {entry.needed} contexts" if entry.contexts < entry.needed else f"{state}: no joint support"
-
-
-def _print_sequence(view: CalibrationView) -> None:
-    chains = view.sequence
-    if chains is None:
-        return
-    if chains.state != "calibrated":
-        print(f"Whole chains: nothing is certified at alpha {chains.alpha:g}. {chains.reason}")
-        return
-    print(
-        f"Whole chains: tau {chains.tau:.3g} at alpha {chains.alpha:g}, averaged over {chains.applies}. "
-        f"{chains.lengths.sentence}"
-    )
-    for row in view.sequence_coverage:
-        print(f"  {row.label}: {row.kept} of {row.contexts} kept, coverage {_interval(row)}")
-
-
-def _interval(row: CoverageRow) -> str | None:
-    if row.coverage is None or row.low is None or row.high is None:
-        return None
-    return f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"
-
-
-def _tau(entry: Bin) -> str:
-    return f"{entry.tau:.3g}" + ("" if entry.state == "calibrated" else "*" if entry.state == "inherited" else "?")
+    """A bin's state, and why it is no better."""
+    if entry.state == "uninformative":
+        needs = f", needs {entry.needed} contexts" if entry.contexts < entry.needed else ""
+        return f"{entry.state}: {entry.silence}{needs}"
+    uneven = entry.evenness is not None and entry.evenness.uneven
+    lender = "" if entry.inherited_from is None else f" from {entry.inherited_from}"
+    return f"{entry.state}{lender}{', its steps differ' if uneven else ''}"
 
 
 def print_drift(report: DriftReport) -> None:
     """What audits say against a calibration, and which of them do not count."""
-    print(f"{report.sentence} {report.figures}".rstrip())
+    print(f"drift: {report.sentence} {report.figures}".rstrip())
     for audit in report.left_out:
         print(f"left out: audit {audit.session_id}, {audit.why}: {audit.prompt}")
 
@@ -331,50 +271,26 @@ class CalibrateOptions(PolicyOptions):
     accept_errors: bool = False
 
     def request(self, wired: Services, name: str) -> CalibrationRequest:
-        """The request that they make.
-
-        Raises:
-            ServiceError: There is no such mask, family, word list or file of prompts.
-        """
+        """The request that they make."""
+        own = {item.name: getattr(self, item.name) for item in fields(CalibrationRequest) if hasattr(self, item.name)}
         weighted = self.weights in ("none", "column")
         return CalibrationRequest(
-            name=name,
-            **self.settings(wired),
-            **{name: getattr(self, name) for name in _AS_THEY_ARE},
-            alpha_by_family=levels_by_family(self.alpha_by_family),
-            certified_in=self.certify_in,
-            max_new_tokens=self.rollout_steps,
-            max_iterations=self.rounds,
-            weighting=self.weights if weighted else "estimated",
-            deployment=() if weighted else deployment_prompts(wired, Path(self.weights)),
+            **own
+            | self.settings(wired)
+            | {
+                "name": name,
+                "alpha_by_family": levels_by_family(self.alpha_by_family),
+                "certified_in": self.certify_in,
+                "max_new_tokens": self.rollout_steps,
+                "max_iterations": self.rounds,
+                "weighting": self.weights if weighted else "estimated",
+                "deployment": () if weighted else wired[CalibrationService].prompts_in_use(Path(self.weights)),
+            }
         )
 
 
-_AS_THEY_ARE = (
-    "estimator", "draws", "verification_share", "bin_width", "bin_spacing", "max_position", "by_group", "source",
-    "tolerance", "record_chains", "rho", "accept_errors",
-)  # fmt: skip
-"""Options that a request has under the same name."""
-
-
-def deployment_prompts(wired: Services, path: Path) -> tuple[str, ...]:
-    """Prompts like those in use, from a CSV or JSONL file.
-
-    Raises:
-        ServiceError: The file cannot be read, or holds no prompt.
-    """
-    parsed = wired[CalibrationService].parse(path)
-    if not parsed.rows:
-        raise ServiceError(f"{path.name} holds no prompts; name its column of prompts “prompt”.")
-    return tuple(example.prompt for _, example in parsed.rows)
-
-
 def levels_by_family(text: str | None) -> tuple[tuple[str, float], ...] | None:
-    """Families and their shares of alpha from ``family=alpha,family=alpha``; None stays None.
-
-    Raises:
-        ServiceError: It is written otherwise.
-    """
+    """Families and their shares of alpha from ``family=alpha,family=alpha``; None stays None."""
     shares = pairs("--alpha-by-family", text)
     if shares is None:
         return None
@@ -655,9 +571,8 @@ def reweight_calibration(wired: Services, calibration: str, *, prompts: Path, na
         name: name of the new calibration (default: the old one, weighted)
     """
     number = calibration_id(wired, calibration)
-    return wired[CalibrationService].view(
-        wired[CalibrationService].reweight(number, deployment_prompts(wired, prompts), name)
-    )
+    calibrations = wired[CalibrationService]
+    return calibrations.view(calibrations.reweight(number, calibrations.prompts_in_use(prompts), name))
 
 
 @command("calibrations delete")

@@ -22,7 +22,7 @@ from app.calibrate.form import (
     fields_from,
     shares_line,
 )
-from app.calibrate.result_page import prompts_of, result_part
+from app.calibrate.result_page import result_part
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
 from app.lists.service import UserListService
@@ -61,7 +61,7 @@ def _request(
 ) -> CalibrationRequest:
     fields = fields_from(values[len(PROMPT_SET_FIELDS) :])
     in_use = fields["deployment"] if applicable(fields)["deployment"] else None
-    deployment = () if in_use is None else prompts_of(calibrations, in_use)
+    deployment = () if in_use is None else calibrations.prompts_in_use(Path(in_use))
     return calibration_request(fields, Path(prompts.filename).stem, accept, deployment)
 
 

@@ -18,7 +18,6 @@ from app.shared.project_cache import ProjectCache
 from app.shared.thresholds import merged_bins, summary_of
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
-from coft_core.conformal.groups import GroupContexts, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.part import JOINT, Part
 from coft_core.conformal.sequence import ChainCoverage
 
@@ -59,7 +58,7 @@ class CalibrationReadings:
             smallest_alpha=self._once(("smallest alpha", *reading), whole.smallest_alpha),
             sequence=part.sequence() if joint else None,
             notes=whole.notes,
-            groups=self._groups(calibration_id, dict(everyone.parts)[name], name),
+            groups=dict(everyone.parts)[name].groups,
             group=whole.group,
             families=tuple(_family_thresholds(name, part) for name, part in whole.parts if name != JOINT),
             family=family,
@@ -69,14 +68,6 @@ class CalibrationReadings:
             sequence_coverage=chain_rows(part.sequence_coverage()) if joint else (),
             coverage_by_step=tuple(whole.coverage.steps),
         )
-
-    def _groups(self, calibration_id: int, part: Part, family: str) -> tuple[GroupSummary, ...]:
-        def sizes() -> tuple[GroupContexts, ...]:
-            groups = part.context_groups
-            return tuple(group_contexts(groups, name, part.values, part.verification) for name in groups.names)
-
-        known = self._once(("groups", calibration_id, family), sizes)
-        return tuple(group_summary(name, part.alpha, part.shift) for name in known)
 
     def _once(self, key: tuple[object, ...], work_out: Callable[[], T]) -> T:
         with self._lock:

@@ -10,31 +10,10 @@ from typing import Any
 
 import gradio as gr
 
+from app.calibrate import words
 from app.calibrate.charts import comparison_figure, drift_figure, support_histogram, thresholds_figure
 from app.calibrate.form import ESTIMATORS, SPACINGS
-from app.calibrate.result_words import (
-    OTHER_ALPHAS,
-    alphas,
-    bin_choices,
-    fingerprint,
-    promises,
-    result_checks,
-    result_head,
-    risk,
-    support_name,
-    thresholds,
-    thresholds_head,
-)
 from app.calibrate.service import CalibrationService
-from app.calibrate.words import (
-    comparison_choices,
-    comparison_settings,
-    comparison_thresholds,
-    drift_foot,
-    drift_head,
-    family_name,
-    runs_list,
-)
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import ALL_GROUPS
 from app.shared.errors import ServiceError
@@ -43,7 +22,7 @@ from app.shared.format import level, table_threshold
 from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.needs import EXPORT, READ, needs
 from app.shared.wiring import Services
-from coft_core.conformal.record import Reading
+from coft_core.conformal.part import Reading
 
 READING_FIELDS = ("alpha", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "rho", "group", "family")
 """The controls in their order."""
@@ -73,7 +52,7 @@ def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequ
 def reading_updates(view: CalibrationView) -> list[Any]:
     """Updates that make the controls show a reading, and hide those that do not apply to this calibration."""
     reading = view.reading
-    families = [(family_name(item.family), item.family) for item in view.families]
+    families = [(words.family_name(item.family), item.family) for item in view.families]
     return [
         gr.Slider(value=reading.alpha),
         gr.Dropdown(value=reading.estimator),
@@ -105,7 +84,7 @@ def reading_note(view: CalibrationView, base: CalibrationView) -> str:
 
 
 def _words(shown: Reading, stored: Reading) -> list[str]:
-    words = (
+    told = (
         ("alpha", "alpha ", level),
         ("estimator", "", lambda name: str(name).replace("_", " ")),
         ("draws", "averaged draws ", str),
@@ -116,7 +95,7 @@ def _words(shown: Reading, stored: Reading) -> list[str]:
     )
     return [
         f"{before}{say(getattr(shown, name))} instead of {say(getattr(stored, name))}"
-        for name, before, say in words
+        for name, before, say in told
         if getattr(shown, name) != getattr(stored, name)
     ]
 
@@ -146,12 +125,12 @@ class ResultHandlers:
     @shown_to(READ)
     def show(self, shown_id: int | None) -> list[Any]:
         """A run as it was calibrated."""
-        listed = runs_list(self._calibrations.list(), shown_id)
+        listed = words.runs_list(self._calibrations.list(), shown_id)
         if shown_id is None:
             blank = [gr.skip()] * (len(READING_FIELDS) + len(PANELS) + 4)
             return [listed, EMPTY, gr.Column(visible=False), gr.skip(), *blank]
         view = self._calibrations.view(shown_id)
-        head = [listed, result_head(view), gr.Column(visible=True), AS_CALIBRATED]
+        head = [listed, words.result_head(view), gr.Column(visible=True), AS_CALIBRATED]
         others = self._at_other_levels(shown_id, view, ReadingRequest())
         return [*head, *reading_updates(view), *panels(view), others, *self._drift(shown_id)]
 
@@ -166,7 +145,7 @@ class ResultHandlers:
         base, view = readings
         draws = gr.Slider(visible=view.reading.estimator == ONE_PER_CONTEXT)
         width = gr.Slider(visible=view.reading.bin_spacing != FINEST)
-        return [result_head(view), reading_note(view, base), draws, width, *panels(view, label)]
+        return [words.result_head(view), reading_note(view, base), draws, width, *panels(view, label)]
 
     @shown_to(READ)
     def others(self, shown_id: int | None, *values: Any) -> Any:
@@ -184,8 +163,8 @@ class ResultHandlers:
             return or_refusal(lambda: self._calibrations.view(shown_id, asked))
 
         shown_alpha = request.alpha or base.alpha
-        levels = sorted({*OTHER_ALPHAS, shown_alpha}, reverse=True)
-        return alphas([(alpha, at(alpha)) for alpha in levels], shown_alpha)
+        levels = sorted({*words.OTHER_ALPHAS, shown_alpha}, reverse=True)
+        return words.alphas([(alpha, at(alpha)) for alpha in levels], shown_alpha)
 
     @shown_to(READ)
     def histogram(self, shown_id: int | None, label: str, *values: Any) -> Any:
@@ -203,7 +182,7 @@ class ResultHandlers:
         self._calibrations.delete(int(event.id))
         runs = self._calibrations.list()
         kept_id = shown_id if shown_id != event.id else (runs[0].id if runs else None)
-        return [kept_id, runs_list(runs, kept_id)]
+        return [kept_id, words.runs_list(runs, kept_id)]
 
     @shown_to(EXPORT)
     def export(self, event: gr.EventData) -> str:
@@ -213,7 +192,7 @@ class ResultHandlers:
     @shown_to(READ)
     def menu(self, shown_id: int | None, other: int | None) -> Any:
         """The runs that the shown one can be compared with."""
-        choices = comparison_choices(self._calibrations.list(), shown_id)
+        choices = words.comparison_choices(self._calibrations.list(), shown_id)
         kept = other if any(value == other for _, value in choices) else 0
         return gr.Dropdown(choices, value=kept)
 
@@ -231,9 +210,9 @@ class ResultHandlers:
         second = self._calibrations.view(other, alike(first))
         picture = comparison_figure(first.bins, second.bins, first.summary.name, second.summary.name)
         return [
-            comparison_settings(first, second),
+            words.comparison_settings(first, second),
             gr.Plot(picture, visible=True),
-            comparison_thresholds(first, second),
+            words.comparison_thresholds(first, second),
         ]
 
     def _drift(self, shown_id: int) -> list[Any]:
@@ -241,14 +220,15 @@ class ResultHandlers:
         report = self._calibrations.drift(shown_id)
         seen = bool(report.p_values)
         picture = gr.Plot(drift_figure(report), visible=True) if seen else gr.Plot(visible=False)
-        return [drift_head(report), picture, drift_foot(report)]
+        return [words.drift_head(report), picture, words.drift_foot(report)]
 
     @shown_to(READ)
     def reweight(self, shown_id: int | None, path: str | None, name: str) -> list[Any]:
         """Store a copy of the run with weights for other prompts, and show it."""
         if shown_id is None or path is None:
             raise ServiceError("No file is chosen: upload prompts like those that will be audited.")
-        return [self._calibrations.reweight(shown_id, prompts_of(self._calibrations, path), name), None, ""]
+        in_use = self._calibrations.prompts_in_use(Path(path))
+        return [self._calibrations.reweight(shown_id, in_use, name), None, ""]
 
 
 PANELS = ("promises", "figure", "thresholds", "bins", "histogram", "checks", "fingerprint")
@@ -257,13 +237,13 @@ PANELS = ("promises", "figure", "thresholds", "bins", "histogram", "checks", "fi
 
 def panels(view: CalibrationView, label: str | None = None) -> list[Any]:
     """Everything that a reading changes; ``label`` is the bin whose values stay in sight, if it is still there."""
-    choices = bin_choices(view)
+    choices = words.bin_choices(view)
     labels = [value for _, value in choices]
     chosen = label if label in labels else next(iter(labels), None)
     return [
-        promises(view), thresholds_figure(view.bins, view.coverage, 1 - risk(view)), thresholds(view),
+        words.promises(view), thresholds_figure(view.bins, view.coverage, 1 - words.risk(view)), words.thresholds(view),
         gr.Dropdown(choices, value=chosen, visible=bool(choices)),
-        gr.Plot(histogram(view, chosen), visible=bool(choices)), result_checks(view), fingerprint(view),
+        gr.Plot(histogram(view, chosen), visible=bool(choices)), words.result_checks(view), words.fingerprint(view),
     ]  # fmt: skip
 
 
@@ -272,13 +252,8 @@ def histogram(view: CalibrationView, label: str | None) -> Any:
     item = next((item for item in view.bins if item.label == label), None)
     if item is None:
         return None
-    support = support_name(view.summary.certified_in)
+    support = words.support_name(view.summary.certified_in)
     return support_histogram(view.log_values.get(item.label, ()), item.tau, table_threshold(item.tau), support)
-
-
-def prompts_of(calibrations: CalibrationService, path: str) -> tuple[str, ...]:
-    """The prompts of a file of prompts in use."""
-    return tuple(example.prompt for _, example in calibrations.parse(Path(path), Path(path).name).rows)
 
 
 def alike(view: CalibrationView) -> ReadingRequest:
@@ -308,7 +283,7 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
         controls, reset, note = _reading()
         certified = markup("", "promises")
         with gr.Column(elem_classes=["group"], elem_id="positions"):
-            markup(thresholds_head())
+            markup(words.thresholds_head())
             figure, table = chart("thresholds-plot"), markup("", "thresholds")
         with gr.Row(elem_classes=["pair"]):
             with gr.Column(min_width=0, elem_classes=["figure"]):

@@ -17,7 +17,7 @@ from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.planning import controls_of
 from coft_core.calibrate.chains import record_chains
-from coft_core.calibrate.ledger import Entry, Ledger, MemoryLedger
+from coft_core.calibrate.ledger import Ledger, MemoryLedger
 from coft_core.calibrate.run import calibrate, calibrate_factorized, calibrate_single_branch
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration
@@ -38,26 +38,8 @@ from db.prompt_sets import PromptRow
 NO_WEIGHTS = "The prompt set has no column of weights; add one, or choose other weights."
 
 
-@dataclass(frozen=True, slots=True)
-class ContextWeights:
-    """Weight of each context."""
-
-    by_context: dict[int, float]
-    test_weight: float | None = None
-    estimated: bool = False
-
-    def applied(self, calibration: Calibration) -> Calibration:
-        """Thresholds for the prompts that the weights speak of."""
-        return calibration.reweighted(self.by_context, self.test_weight, self.estimated)
-
-    def require_effective(self, alpha: float) -> None:
-        """Refuse weights under which all contexts together, those kept apart included, are worth too little."""
-        shift = Shift.weighted(self.by_context, self.test_weight, self.estimated)
-        shift.require_effective(np.array(sorted(self.by_context)), max(EFFECTIVE_FLOOR, minimum_contexts(alpha)))
-
-
-def asked_weights(rows: Sequence[PromptRow], request: CalibrationRequest) -> ContextWeights | None:
-    """The weights that a request asks for; None if it asks for none."""
+def asked_weights(rows: Sequence[PromptRow], request: CalibrationRequest) -> Shift | None:
+    """The weights of contexts that a request asks for; None if it asks for none."""
     if request.weighting == "none":
         return None
     numbers = context_numbers([row.example for row in rows], request.by_group)
@@ -66,17 +48,17 @@ def asked_weights(rows: Sequence[PromptRow], request: CalibrationRequest) -> Con
     weights = [row.weight for row in rows if row.weight is not None]
     if len(weights) != len(rows):
         raise ServiceError(NO_WEIGHTS)
-    return ContextWeights(weights_by_context(weights, numbers))
+    return Shift.weighted(weights_by_context(weights, numbers))
 
 
-def estimated_weights(prompts: Sequence[str], contexts: Sequence[int], deployment: Sequence[str]) -> ContextWeights:
+def estimated_weights(prompts: Sequence[str], contexts: Sequence[int], deployment: Sequence[str]) -> Shift:
     """Estimate how much likelier each context is in the deployment: the mean ratio of its prompts."""
     ratio = estimate_density_ratio(prompts, [prompt for prompt in deployment if prompt.strip()])
     weights: defaultdict[int, list[float]] = defaultdict(list)
     for context, weight in zip(contexts, ratio.weights.tolist(), strict=True):
         weights[context].append(weight)
     by_context = {context: sum(ratios) / len(ratios) for context, ratios in weights.items()}
-    return ContextWeights(by_context, ratio.test_weight, estimated=True)
+    return Shift.weighted(by_context, ratio.test_weight, estimated=True)
 
 
 Progress = Callable[[int, int], None]
@@ -130,13 +112,13 @@ class CalibrationWork:
 def calibrated(work: CalibrationWork, progress: Progress | None = None, ledger: Ledger | None = None) -> Calibration:
     """Calibrate as asked, weights and bounds of a shift included; progress is told prompts done, and prompts in all."""
     request = work.request
-    weights = asked_weights(work.rows, request)
-    if weights is not None:
+    shift = asked_weights(work.rows, request)
+    if shift is not None:
         # Refused before the model runs; the contexts that thresholds rest on are checked once they are known.
-        weights.require_effective(request.alpha)
+        shift.require_effective(np.array(shift.contexts), max(EFFECTIVE_FLOOR, minimum_contexts(request.alpha)))
     calibration = _calibrated(work, progress, ledger)
-    if weights is not None:
-        return weights.applied(calibration)
+    if shift is not None:
+        return calibration.under(shift)
     return calibration if request.rho == 1 else calibration.read(rho=request.rho)
 
 
@@ -229,11 +211,17 @@ class KeptLedger:
         self._stages: dict[str, MemoryLedger] = {} if stored is None else _unpacked(stored)
         self._saved = self._size
         self._due = clock() + SAVE_SECONDS
-        self.phase = ""
+        self._at_work = MemoryLedger()
 
-    def stage(self, name: str) -> StageLedger:
-        """The ledger of one stage of the work; each stage is bound to its own inputs."""
-        return StageLedger(self, self._stages.setdefault(name, MemoryLedger()))
+    def stage(self, name: str) -> MemoryLedger:
+        """The ledger of the stage that begins; each stage is bound to its own inputs."""
+        self._at_work = self._stages.setdefault(name, MemoryLedger())
+        return self._at_work
+
+    @property
+    def phase(self) -> str:
+        """The phase of the stage that is at work."""
+        return self._at_work.phase
 
     def save_if_due(self) -> None:
         """Save between two batches, if the last save is long enough ago."""
@@ -263,24 +251,6 @@ class KeptLedger:
             self._ledgers.delete(self._job_id)
         else:
             self.save()
-
-
-class StageLedger:
-    """The ledger of one stage, which tells the job the phase that is at work."""
-
-    def __init__(self, kept: KeptLedger, ledger: MemoryLedger) -> None:
-        self._kept, self._ledger = kept, ledger
-        self.bind = ledger.bind
-
-    def get_many(self, phase: str, examples: Sequence[int]) -> dict[int, Entry]:
-        """What is known of some examples."""
-        self._kept.phase = phase
-        return self._ledger.get_many(phase, examples)
-
-    def put_many(self, phase: str, results: Mapping[int, Entry]) -> None:
-        """Keep what a batch gave."""
-        self._kept.phase = phase
-        self._ledger.put_many(phase, results)
 
 
 def _packed(stages: Mapping[str, MemoryLedger]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import get_args
 
@@ -48,8 +48,8 @@ from app.shared.prompt_sets import (
 )
 from app.shared.thresholds import Thresholds, summary_of
 from app.shared.wiring import Services
-from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationOptions
+from coft_core.calibrate.task import SOURCES
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration, split_alpha
 from coft_core.conformal.part import Part
@@ -88,9 +88,35 @@ def check_request(request: CalibrationRequest) -> None:
     # Made for its checks alone.
     numbers = {name: getattr(request, name) for name in (*OPTIONS, "temperature", "top_p", "top_k")}
     CalibrationOptions(bin_spacing=check_spacing(request.bin_spacing), **numbers)
-    _check_layout(request)
-    _check_shift(request)
-    _check_readings(request)
+    _check_shares(request)
+    factual, weighted = request.certified_in == "factual", request.weighting != "none"
+    given = len([prompt for prompt in request.deployment if prompt.strip()])
+    for refused, why in (
+        (
+            factual and request.mask_layout != "joint",
+            "Thresholds of the factual reading alone have no masks; choose the joint mask for them.",
+        ),
+        (
+            factual and request.source != "reference",
+            "Thresholds of the factual reading alone are calibrated on references; choose these, or both readings.",
+        ),
+        (
+            factual and request.record_chains,
+            "Drift is measured for both readings together; leave chains out, or calibrate both.",
+        ),
+        (weighted and request.rho != 1, "A bound rho and weights exclude each other; choose one of them."),
+        (
+            weighted and request.record_chains,
+            "Chains cannot be recorded under weights, since drift is measured without them; leave one of them out.",
+        ),
+        (
+            request.weighting == "estimated" and given < LEAST_PROMPTS,
+            f"There are {given} prompts of the deployment and estimating weights needs at least {LEAST_PROMPTS}; "
+            "give more.",
+        ),
+    ):
+        if refused:
+            raise ServiceError(why)
 
 
 def request_from_json(data: JsonObject) -> CalibrationRequest:
@@ -112,46 +138,16 @@ def _one_of(what: str, value: str, choices: tuple[str, ...]) -> None:
         raise ServiceError(f"There is no {what} {value!r}; choose one of {', '.join(choices)}.")
 
 
-def _check_layout(request: CalibrationRequest) -> None:
+def _check_shares(request: CalibrationRequest) -> None:
+    if request.alpha_by_family is None:
+        return
     if request.mask_layout == "joint":
-        if request.alpha_by_family is not None:
-            raise ServiceError("Shares of alpha by family need factorized masks; choose these, or give one alpha.")
-        return
-    if request.alpha_by_family is not None:
-        named = [name for name, _ in request.alpha_by_family]
-        if doubled := next((name for name in named if named.count(name) > 1), None):
-            raise ServiceError(f"The family “{doubled}” has two shares of alpha; give one.")
-        check_families(named)
-        split_alpha(request.alpha, named, dict(request.alpha_by_family))
-
-
-def _check_readings(request: CalibrationRequest) -> None:
-    """Thresholds of the factual reading alone are read off references; nothing is masked for them."""
-    if request.certified_in == "both":
-        return
-    if request.mask_layout != "joint":
-        raise ServiceError("Thresholds of the factual reading alone have no masks; choose the joint mask for them.")
-    if request.source != "reference":
-        raise ServiceError(
-            "Thresholds of the factual reading alone are calibrated on references; choose these, or both readings."
-        )
-    if request.record_chains:
-        raise ServiceError("Drift is measured for both readings together; leave chains out, or calibrate both.")
-
-
-def _check_shift(request: CalibrationRequest) -> None:
-    if request.weighting != "none" and request.rho != 1:
-        raise ServiceError("A bound rho and weights exclude each other; choose one of them.")
-    if request.weighting != "none" and request.record_chains:
-        raise ServiceError(
-            "Chains cannot be recorded under weights, since drift is measured without them; leave one of them out."
-        )
-    given = len([prompt for prompt in request.deployment if prompt.strip()])
-    if request.weighting == "estimated" and given < LEAST_PROMPTS:
-        raise ServiceError(
-            f"There are {given} prompts of the deployment and estimating weights needs at least {LEAST_PROMPTS}; "
-            "give more."
-        )
+        raise ServiceError("Shares of alpha by family need factorized masks; choose these, or give one alpha.")
+    named = [name for name, _ in request.alpha_by_family]
+    if doubled := next((name for name in named if named.count(name) > 1), None):
+        raise ServiceError(f"The family “{doubled}” has two shares of alpha; give one.")
+    check_families(named)
+    split_alpha(request.alpha, named, dict(request.alpha_by_family))
 
 
 DEMO_SAMPLE = {
@@ -249,10 +245,17 @@ class CalibrationService(LongRun, PromptSetReader):
                 f"The calibration “{record.name}” was made by an earlier version, which counted rows of one group as "
                 "one context; calibrate again to estimate weights."
             )
-        weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
+        shift = estimated_weights([example.prompt for example in examples], numbers, deployment)
         name = name.strip() or f"{record.name}, weighted"
-        reweighted = replace(weights.applied(stored), name=name)
+        reweighted = replace(stored.under(shift), name=name)
         return self._store.add(reweighted, record.prompt_set_id).id
+
+    def prompts_in_use(self, path: Path) -> tuple[str, ...]:
+        """Prompts like those in use, from a CSV or JSONL file."""
+        parsed = self.parse(path)
+        if not parsed.rows:
+            raise ServiceError(f"{path.name} holds no prompts; name its column of prompts “prompt”.")
+        return tuple(example.prompt for _, example in parsed.rows)
 
     def export(self, calibration_id: int, folder: Path) -> Path:
         """Write a calibration as a file that the library and the command line load, and return its path."""
@@ -300,21 +303,18 @@ class CalibrationService(LongRun, PromptSetReader):
         return self.jobs.submit(self.kind, work.request.name, run, payload, take_up)
 
     def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> Calibration:
-        with self.workers.hired(context) as workers:
-            room = workers.room(self.host.memory.room(context.waiting))
-            return self._calibrate_in(context, replace(work, room=room), ledger)
-
-    def _calibrate_in(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> Calibration:
         end = work.share_of_calibrating
-        context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
-        with self.host.turn():
-            report = _Report(context, ledger, self.host, 0.0, end)
-            calibration = calibrated(work, report, ledger.stage("calibration"))
-            if not work.records_chains:
-                return calibration
-            context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
-            report = _Report(context, ledger, self.host, end, 1.0)
-            return with_chains(work, calibration, report, ledger.stage("chains"))
+        with self.workers.hired(context) as workers:
+            work = replace(work, room=workers.room(self.host.memory.room(context.waiting)))
+            context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
+            with self.host.turn():
+                report = _Report(context, ledger, self.host, 0.0, end)
+                calibration = calibrated(work, report, ledger.stage("calibration"))
+                if not work.records_chains:
+                    return calibration
+                context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
+                report = _Report(context, ledger, self.host, end, 1.0)
+                return with_chains(work, calibration, report, ledger.stage("chains"))
 
 
 def calibrated_again(
@@ -326,18 +326,21 @@ def calibrated_again(
     return with_chains(work, calibration) if work.records_chains else calibration
 
 
+@dataclass(frozen=True, slots=True)
 class _Report:
     """Called by the core after each batch: reports, saves, gives way, and ends the job where it was cancelled."""
 
-    def __init__(self, context: JobContext, ledger: KeptLedger, host: ModelHost, begin: float, end: float) -> None:
-        self._context, self._ledger, self.host = context, ledger, host
-        self._begin, self._end = begin, end
+    context: JobContext
+    ledger: KeptLedger
+    host: ModelHost
+    begin: float
+    end: float
 
     def __call__(self, done: int, total: int) -> None:
-        self._context.check_cancelled()
-        self._ledger.save_if_due()
-        fraction = self._begin + (self._end - self._begin) * done / max(total, 1)
-        self._context.progress(min(fraction, 1.0), _message(self._ledger.phase, done, total))
+        self.context.check_cancelled()
+        self.ledger.save_if_due()
+        fraction = self.begin + (self.end - self.begin) * done / max(total, 1)
+        self.context.progress(min(fraction, 1.0), _message(self.ledger.phase, done, total))
         # A reviewer who steps an audit waits for one batch, not for the whole calibration.
         self.host.give_way()
 

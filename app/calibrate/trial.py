@@ -156,19 +156,6 @@ TRIAL_STEPS = 4
 """Steps that a trial of rollouts takes beyond the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What prompts have masked, of those looked at: the rows where something is, and the families there."""
-
-    looked_at: int
-    rows: tuple[PromptRow, ...]
-    families: tuple[str, ...]
-
-    @property
-    def share(self) -> float:
-        return len(self.rows) / max(self.looked_at, 1)
-
-
 class Trial:
     """A calibration's work, tried on a few of its prompts."""
 
@@ -176,11 +163,11 @@ class Trial:
         self._work = work
         self._clock = clock
         self._lengths = {row.line: length_of(work.model, row.example, work.request) for row in work.rows}
-        self._look = self._looked()
+        self._looked_at, self._masked, self._families = self._looked()
         # Factorized masks leave out what has nothing masked.
-        taking_part, share = (self._look.rows, self._look.share) if self._factorized else (work.rows, 1.0)
-        self._sorted = sorted(taking_part, key=lambda row: self._lengths[row.line])
-        self._share = share
+        parts = work.request.mask_layout == "factorized"
+        self._sorted = sorted(self._masked if parts else work.rows, key=lambda row: self._lengths[row.line])
+        self._share = len(self._masked) / max(self._looked_at, 1) if parts else 1.0
         self._tried = 0
 
     def estimate(self) -> CalibrationEstimate:
@@ -190,18 +177,15 @@ class Trial:
         return CalibrationEstimate(
             prompts=len(rows),
             contexts=len(set(context_numbers([row.example for row in rows], request.by_group))),
-            needed=_needed(request, self._look.families),
+            needed=_needed(request, self._families),
             tried=self._tried,
             seconds=seconds,
-            unmasked=self._look.looked_at - len(self._look.rows),
-            looked_at=None if self._look.looked_at == len(rows) else self._look.looked_at,
+            unmasked=self._looked_at - len(self._masked),
+            looked_at=None if self._looked_at == len(rows) else self._looked_at,
         )
 
-    @property
-    def _factorized(self) -> bool:
-        return self._work.request.mask_layout == "factorized"
-
-    def _looked(self) -> _Look:
+    def _looked(self) -> tuple[int, list[PromptRow], tuple[str, ...]]:
+        """How many rows were looked at, those of them that have something masked, and the families there."""
         work, began, looked = self._work, self._clock(), 0
         rows: list[PromptRow] = []
         families: set[str] = set()
@@ -213,7 +197,7 @@ class Trial:
             rows += [row] if masked else []
             if self._clock() - began > LOOKING_SECONDS:
                 break
-        return _Look(looked, tuple(rows), in_page_order(families))
+        return looked, rows, in_page_order(families)
 
     def _seconds(self) -> float:
         work = self._work

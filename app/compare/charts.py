@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import plotly.graph_objects as go
 
-from app.compare.types import Comparison
+from app.compare.chains import Comparison
 from app.shared.audits import SENSITIVE
 from app.shared.charts import MONO, plain_layout
 from app.shared.format import shown_token

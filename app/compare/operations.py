@@ -12,10 +12,7 @@ import typer
 from app.audit import operations as auditing
 from app.audit.operations import Audited, AuditOptions, DecodingOptions, print_audited, write_audited
 from app.batch.service import BatchService
-from app.compare.chains import MEANS, interval_words, memory
-from app.compare.service import FROM_VANILLA, ComparisonService, comparison_csv
-from app.compare.sets import SetComparisonService
-from app.compare.types import (
+from app.compare.chains import (
     ChainSummary,
     Comparison,
     PairComparison,
@@ -25,21 +22,25 @@ from app.compare.types import (
     SetRequest,
     SetSummary,
 )
+from app.compare.service import FROM_VANILLA, ComparisonService, comparison_csv
+from app.compare.set_words import cell_text, column_names, means_rows
+from app.compare.sets import SetComparisonService
+from app.compare.words import chain_names, summary_rows
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import chain_text, job_json, session_json, settings_json
 from app.shared.needs import READ, WORK
 from app.shared.operations import Json, Read, checked, command, operation
-from app.shared.policies import policy_name
 from app.shared.prompt_rows import fields_json
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
-from app.shared.terminal import pairs, wait_for_all
+from app.shared.terminal import pairs, print_table, wait_for_all
 from app.shared.thinking import thinking_sentence
 from app.shared.wiring import Services
 from coft_core.step_numbers import step_numbers
 
-WIDTH = 18
-"""Characters of a column of tokens."""
+CHAIN_FIGURES = (
+    "certified", "fallbacks", "overruled", "mean_log_ratio", "mean_kl_factual", "mean_tv_factual", "seconds_per_token",
+)  # fmt: skip
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -68,19 +69,15 @@ def _chain_json(chain: ChainSummary) -> dict[str, Any]:
         "branch_id": view.branch_id,
         "name": view.name,
         "branch": chain.branch.name,
-        "policy": settings.policy,
+        **{name: getattr(settings, name) for name in ("policy", "lam", "alpha", "mask_layout")},
         "model": view.model,
-        "lam": settings.lam,
-        "alpha": settings.alpha,
-        "mask_layout": settings.mask_layout,
         "calibration_id": None if view.calibration is None else view.calibration.id,
         "certificate": view.certificate,
         "finished": view.finished,
         "text": chain_text(view),
         "tokens": len(chain.steps),
-        **{name: getattr(chain, name) for name in ("certified", "fallbacks", "overruled", "mean_log_ratio")},
+        **{name: getattr(chain, name) for name in CHAIN_FIGURES},
         "parameters": dict(settings.parameters),
-        **{name: getattr(chain, name) for name in ("mean_kl_factual", "mean_tv_factual", "seconds_per_token")},
         "memory": {"key_value_bytes": chain.key_value_bytes, **_memory_json(chain)},
         "steps": [step_numbers(step) | hidden for step in chain.steps],
     }
@@ -112,22 +109,10 @@ def set_json(view: SetComparison) -> dict[str, Any]:
     """A comparison with its columns' means, its rows, and what must be said with them."""
     return {
         "comparison_id": view.id,
-        "name": view.name,
-        "filename": view.filename,
+        **{name: getattr(view, name) for name in ("name", "filename", "running", "resumable")},
         "created_at": view.created_at.isoformat(),
-        "running": view.running,
-        "resumable": view.resumable,
         "columns": [_column_json(column) for column in view.columns],
-        "rows": [
-            {
-                "line": row.line,
-                "prompt": row.prompt,
-                "group": row.group,
-                "context": row.context,
-                "cells": [_cell_json(cell) for cell in row.cells],
-            }
-            for row in view.rows
-        ],
+        "rows": [{**asdict(row), "cells": [_cell_json(cell) for cell in row.cells]} for row in view.rows],
         "notes": list(view.notes),
     }
 
@@ -164,61 +149,26 @@ def _cell_json(cell: SetCell) -> dict[str, Any]:
 
 def print_comparison(comparison: Comparison) -> None:
     """The chains, where they part, and their tokens row by row; ``*`` marks what differs, ``-`` a gap."""
-    for place, chain in enumerate(comparison.chains, 1):
-        view = chain.view
-        print(f"{place}: session {view.session_id}, {view.name}; {policy_name(chain.settings.policy)}; "
-              f"{view.certificate}")  # fmt: skip
-        print(f"   {_figures(chain)}")
-        if view.thinking is not None:
-            print(f"   {thinking_sentence(view.thinking)}")
-        print(f"   {_memory(chain)}")
+    chains, names = comparison.chains, chain_names(comparison.chains)
+    for place, chain in enumerate(chains, 1):
+        thinking = "" if chain.view.thinking is None else f"; {thinking_sentence(chain.view.thinking)}"
+        print(f"{place}: session {chain.view.session_id}, {chain.view.name}; {chain.view.certificate}{thinking}")
+    print_table(["", *(f">{name}" for name in names)], summary_rows(comparison, names))
     for pair in comparison.pairs:
-        print(f"1 and {pair.other + 1}: {pair.sentence}")
         differ = ", ".join(f"{name} {first} and {other}" for name, first, other in pair.differences)
-        print(f"   Settings that differ: {differ or 'none'}")
+        print(f"1 and {pair.other + 1}: {pair.sentence} Settings that differ: {differ or 'none'}")
     for note in comparison.notes:
         print(f"Note: {note}")
-    print(f"\n{'row':>4}  " + "".join(f"{place:<{WIDTH}}" for place in range(1, len(comparison.chains) + 1)))
-    for number, row in enumerate(comparison.rows, 1):
-        cells = [_cell(chain, step, differs)
-                 for chain, step, differs in zip(comparison.chains, row.steps, row.differs, strict=True)]  # fmt: skip
-        print(f"{number:>4}{' ' if row.same else '*'} {''.join(cells)}".rstrip())
-
-
-def _figures(chain: ChainSummary) -> str:
-    parts = [f"{len(chain.steps)} tokens"]
-    if chain.mean_log_ratio is not None:
-        parts.append(f"mean sensitivity {chain.mean_log_ratio:.3f}")
-    counts = (("certified", chain.certified), ("fallbacks", chain.fallbacks), ("overruled", chain.overruled))
-    parts += [f"{count} {name}" for name, count in counts if count is not None]
-    if chain.mean_tv_factual is not None and chain.mean_kl_factual is not None:
-        parts.append(f"from vanilla TV {chain.mean_tv_factual:.4f}, KL {chain.mean_kl_factual:.4f} nats")
-    elif chain.own_model:
-        parts.append("a checkpoint of its own, so no divergence from vanilla")
-    if chain.seconds_per_token is not None:
-        parts.append(f"{1000 * chain.seconds_per_token:.1f} ms a token")
-    return ", ".join(parts)
-
-
-def _memory(chain: ChainSummary) -> str:
-    """Bytes as computed from the models' shapes, and as measured where the device counts them."""
-    footprint = chain.footprint
-    if footprint is None:
-        return "memory not known"
-    parts = [f"{len(footprint.prompt_tokens)} branches"]
-    if chain.key_value_bytes is not None:
-        parts.append(f"keys and values {memory(chain.key_value_bytes)} (computed)")
-    parts += [f"further models {memory(footprint.further_bytes)} (weights)"] if footprint.further_bytes else []
-    return ", ".join([*parts, *_measured_peak(chain)])
-
-
-def _measured_peak(measured: ChainSummary | SetColumn) -> list[str]:
-    return [f"measured peak {memory(measured.peak_bytes)}"] if measured.peak_bytes else []
+    rows = (
+        [number, *(_cell(*cell) for cell in zip(chains, row.steps, row.differs, strict=True))]
+        for number, row in enumerate(comparison.rows, 1)
+    )
+    print_table([">row", *names], rows)
 
 
 def _cell(chain: ChainSummary, step: int | None, differs: bool) -> str:
     text = "-" if step is None else chain.steps[step].token.replace("\n", "\\n").replace(" ", "·", 1)
-    return f"{'*' if differs and step is not None else ' '}{text:<{WIDTH - 1}}"
+    return f"{'*' if differs and step is not None else ' '}{text}"
 
 
 def _print_sets(sets: Sequence[SetSummary]) -> None:
@@ -230,36 +180,16 @@ def _print_sets(sets: Sequence[SetSummary]) -> None:
 
 
 def _print_set(view: SetComparison) -> None:
+    names = column_names(view.columns)
     print(f"Comparison {view.id}, {view.name}: {len(view.rows)} prompts of {view.filename}")
-    for place, column in enumerate(view.columns, 1):
-        standing = f"{column.finished} of {len(view.rows)} finished"
-        standing += f", {column.failed} failed" if column.failed else ""
-        print(f"\n{place}: {policy_name(column.settings.policy)}, batch {column.batch_id}, {standing}")
-        means = {item.measure: item for item in column.means}
-        for measure, words, shown in MEANS:
-            item = means[measure]
-            if item.mean is not None:
-                print(f"   {words}: {shown(item.mean)} ({interval_words(item, shown)})")
-        print(f"   {_memory_of_set(column)}")
-    print()
-    for row in view.rows:
-        parts = [f"{place + 1}: {_where(cell.parted, cell.parted_at)}" for place, cell in enumerate(row.cells) if place]
-        print(f"line {row.line:>4}  {'; '.join(parts)}  {' '.join(row.prompt.split())[:60]}")
+    for name, column in zip(names, view.columns, strict=True):
+        print(f"{name}: batch {column.batch_id}, {column.finished} finished, {column.failed} failed")
+    print_table(["", *(f">{name}" for name in names)], means_rows(view.columns))
+    parts = [[cell_text(cell.parted, cell.parted_at) for cell in row.cells[1:]] for row in view.rows]
+    rows = ([row.line, *own, " ".join(row.prompt.split())[:60]] for row, own in zip(view.rows, parts, strict=True))
+    print_table([">line", *(f">{name} parts at" for name in names[1:]), "prompt"], rows)
     for note in view.notes:
         print(f"Note: {note}")
-
-
-def _memory_of_set(column: SetColumn) -> str:
-    if column.footprint is None:
-        return "memory: not known"
-    footprint = column.footprint
-    parts = [f"model {memory(footprint.model_bytes)} (weights)"]
-    parts += [f"further models {memory(footprint.further_bytes)}"] if footprint.further_bytes else []
-    return ", ".join([*parts, *_measured_peak(column)])
-
-
-def _where(parted: bool | None, at: int | None) -> str:
-    return "not known yet" if parted is None else "same" if at is None else f"parts at {at + 1}"
 
 
 def write_comparison(_: Services, comparison: Comparison, file: Path) -> str:

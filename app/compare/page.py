@@ -14,23 +14,12 @@ from markupsafe import Markup
 from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.calibrate.service import CalibrationService
-from app.compare.chains import align, beside
+from app.compare import words
+from app.compare.chains import Comparison, SetRequest, align, beside
 from app.compare.charts import chain_divergence_figure, changed_figure, sensitivity_figure, vanilla_figure
 from app.compare.service import ComparisonService
 from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.sets import SetComparisonService
-from app.compare.types import Comparison, SetRequest
-from app.compare.words import (
-    cell,
-    chain_names,
-    chains_from,
-    compared_columns_from,
-    comparison_message,
-    found_message,
-    menu_message,
-    picked_message,
-    rows_message,
-)
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch
@@ -92,7 +81,7 @@ class LiveChains:
             self._cells(place, (*a, *b)) for place, (a, b) in enumerate(zip(self._before, self._fresh, strict=True))
         ]
         self._before, self._fresh = self._fresh, [[] for _ in self._fresh]
-        rows = rows_message(beside(len(self._tokens[0]), pairs))
+        rows = words.rows_message(beside(len(self._tokens[0]), pairs))
         now = time.monotonic()
         # A frame without a token has shown nothing yet, so the first token must not wait for it.
         if any(self._before):
@@ -102,7 +91,7 @@ class LiveChains:
     def _cells(self, place: int, steps: Sequence[Step]) -> list[Message]:
         chain = self._chains[place]
         parts = () if chain.thinking is None else chain.thinking.parts(self._texts[place])
-        return [cell(step, chain.own_model, bool(parts) and parts[step.index] == "thinking") for step in steps]
+        return [words.cell(step, chain.own_model, bool(parts) and parts[step.index] == "thinking") for step in steps]
 
 
 SCRIPT = (
@@ -208,7 +197,7 @@ class SetHandlers:
         prompts = parsed_from(self._batches, path, columns)
         asked = SetRequest(
             name=str(event.name or "").strip() or Path(prompts.filename).stem,
-            columns=compared_columns_from(event.shared, event.columns),
+            columns=words.compared_columns_from(event.shared, event.columns),
             accept_errors=bool(accept),
         )
         try:
@@ -319,12 +308,12 @@ class CompareHandlers:
     @shown_to(READ)
     def menu(self, event: gr.EventData) -> Reply:
         """What columns can be made of."""
-        return reply(event, menu_message(self._calibrations.list()))
+        return reply(event, words.menu_message(self._calibrations.list()))
 
     @shown
     def begin(self, event: gr.EventData) -> list[Any]:
         """Begin one session a column; a calibration of another policy is told apart, because one may proceed."""
-        columns = compared_columns_from(event.shared, event.columns)
+        columns = words.compared_columns_from(event.shared, event.columns)
         request = StartAudit(event.prompt, AuditSettings(model=columns[0].model), spans_from(event.spans))
         try:
             ids = self._comparisons.run_columns(request, columns)
@@ -335,7 +324,7 @@ class CompareHandlers:
     @shown_stream
     def run(self, event: gr.EventData) -> Iterator[list[Any]]:
         """Write all columns to their ends or to a pause, one token each in turn."""
-        sessions, _ = chains_from(event.chains)
+        sessions, _ = words.chains_from(event.chains)
         live, steps = LiveChains(self._comparisons.compare(sessions)), self._comparisons.advance(sessions)
         yield _alone(reply(event, live.frame()))
         for session_id, step in steps:
@@ -346,40 +335,40 @@ class CompareHandlers:
     @shown_to(LOOK)
     def pause(self, event: gr.EventData) -> None:
         """End a run after the current tokens."""
-        self._comparisons.pause(chains_from(event.chains)[0])
+        self._comparisons.pause(words.chains_from(event.chains)[0])
 
     @shown_to(READ)
     def open(self, event: gr.EventData) -> list[Any]:
         """Put stored chains beside each other."""
-        return _whole(event, self._comparisons.compare(*chains_from(event.chains)))
+        return _whole(event, self._comparisons.compare(*words.chains_from(event.chains)))
 
     @shown_to(READ)
     def find(self, event: gr.EventData) -> Reply:
         """Sessions that can be compared."""
         page = self._library.search(LibraryQuery(text=str(event.text), page_size=FOUND))
-        return reply(event, found_message(page.entries, page.total))
+        return reply(event, words.found_message(page.entries, page.total))
 
     @shown_to(READ)
     def pick(self, event: gr.EventData) -> Reply:
         """One session with its branches."""
-        return reply(event, picked_message(self._audits.view(int(event.session))))
+        return reply(event, words.picked_message(self._audits.view(int(event.session))))
 
     @shown_to(EXPORT)
     def csv(self, event: gr.EventData) -> str:
         """Write the comparison as a table for download."""
-        return str(self._comparisons.write_csv(*chains_from(event.chains), Path(self._folder.name)))
+        return str(self._comparisons.write_csv(*words.chains_from(event.chains), Path(self._folder.name)))
 
     @shown
     def discard(self, event: gr.EventData) -> Reply:
         """Delete the sessions of a run that is not wanted."""
-        self._library.delete(chains_from(event.chains)[0])
+        self._library.delete(words.chains_from(event.chains)[0])
         return reply(event, {"kind": "discarded"})
 
 
 def _whole(event: gr.EventData, comparison: Comparison) -> list[Any]:
-    names = chain_names(comparison.chains)
+    names = words.chain_names(comparison.chains)
     pictures = [draw(comparison, names) for draw, *_ in FIGURES]
-    return [reply(event, comparison_message(comparison)), *pictures]
+    return [reply(event, words.comparison_message(comparison)), *pictures]
 
 
 def _alone(message: Reply) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -10,12 +9,18 @@ from threading import Event
 from typing import cast
 
 from app.audit.service import AuditService
-from app.compare.chains import MOST_CHAINS, checked_columns, compared, labels_of
-from app.compare.types import ChainSummary, Comparison
+from app.compare.chains import (
+    MOST_CHAINS,
+    ChainSummary,
+    Comparison,
+    checked_columns,
+    compared,
+    labels_of,
+    setting_columns,
+)
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.files import to_csv, write_text
-from app.shared.policies import policy_info
 from app.shared.project_cache import InProject, in_present
 from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch
@@ -82,15 +87,11 @@ def _chain(chain: ChainSummary) -> dict[str, object]:
         "branch_id": view.branch_id,
         "session": view.name,
         "branch": chain.branch.name,
-        "policy": settings.policy,
-        "lam": settings.lam if policy_info(settings.policy).fuses else None,
+        **setting_columns(settings),
         "alpha": None if calibration is None else settings.alpha,
         "calibration": None if calibration is None else calibration.name,
-        "mask_layout": settings.mask_layout,
         "model": view.model,
-        "seed": settings.seed,
         "certificate": view.certificate,
-        "parameters": json.dumps(dict(settings.parameters)) if settings.parameters else None,
         "seconds_per_token": chain.seconds_per_token,
         "key_value_bytes": chain.key_value_bytes,
         "model_bytes": None if memory is None else memory.model_bytes,

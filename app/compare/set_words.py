@@ -9,12 +9,22 @@ from typing import Any, get_args
 
 from markupsafe import Markup
 
-from app.compare.chains import MEANS, interval_words, memory
-from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary
-from app.compare.words import FIGURE, columns_table
+from app.compare.chains import (
+    MEANS,
+    NONE,
+    SetCell,
+    SetColumn,
+    SetComparison,
+    SetOrder,
+    SetRow,
+    SetSummary,
+    interval_words,
+    memory,
+)
+from app.compare.words import DASH, FIGURE, columns_table
 from app.shared.format import count, day, level, plural
 from app.shared.glossary import explained_titles
-from app.shared.markup import from_file, html
+from app.shared.markup import from_file
 from app.shared.policies import parameters_line, policy_name
 from app.shared.prompt_rows import MeanInterval
 from app.shared.prompt_words import Message
@@ -23,7 +33,6 @@ from db.prompt_sets import PromptSetRecord
 
 PAGE_ROWS = 50
 ORDERS = get_args(SetOrder)
-NONE = Markup('<span aria-hidden="true">–</span><span class="vh">none</span>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +110,35 @@ ONCE: tuple[tuple[str, Callable[[SetColumn], int | None]], ...] = (
 """What is the same for all prompts; a line stands only where some column has a value."""
 
 
-def means_table(columns: Sequence[SetColumn], names: Sequence[str]) -> Markup:
-    """Means with 95 % intervals, one line a measure."""
+def means_rows(columns: Sequence[SetColumn], written: Callable[[str, str], str] = "{} ({})".format) -> list[list[str]]:
+    """Means with 95 % intervals below their title; ``written`` puts a mean and what it rests on together."""
+
+    def cell(item: MeanInterval, shown: Callable[[float], str]) -> str:
+        return NONE if item.mean is None else written(shown(item.mean), interval_words(item, shown))
+
     by_measure = [{item.measure: item for item in column.means} for column in columns]
     lines = [
-        [words, *(_mean(own[measure], shown) for own in by_measure)]
+        [words, *(cell(own[measure], shown) for own in by_measure)]
         for measure, words, shown in MEANS
         if any(own[measure].mean is not None for own in by_measure)
     ]
-    lines += [[words, *(memory(read(own)) for own in columns)] for words, read in ONCE if any(map(read, columns))]
-    return columns_table(FIGURE, names, lines, "setmeans", "Means of the columns", "n")
+    return lines + [[words, *(memory(read(own)) for own in columns)] for words, read in ONCE if any(map(read, columns))]
+
+
+def means_table(columns: Sequence[SetColumn], names: Sequence[str]) -> Markup:
+    """The means on the page."""
+    rows = means_rows(columns, Markup('{} <span class="hint">{}</span>').format)
+    return columns_table(FIGURE, names, rows, "setmeans", "Means of the columns", "n")
 
 
 CELLS: tuple[tuple[str, str, str, Callable[[SetCell], str]], ...] = (
-    ("Parts at", "parted_at", "First token that differs from column 1", lambda cell: _parts(cell)),
+    ("Parts at", "parted_at", "First token that differs from column 1",
+     lambda cell: cell_text(cell.parted, cell.parted_at)),
     ("From vanilla", "mean_tv_factual", "Total variation from vanilla, mean over the chain",
      lambda cell: _decimal(cell.mean_tv_factual, 3)),
     ("Sensitivity", "mean_log_ratio", "Mean size of the log-ratio", lambda cell: _decimal(cell.mean_log_ratio, 2)),
     ("Fallbacks", "fallbacks", "Steps at which no token was certified",
-     lambda cell: NONE if cell.fallbacks is None else count(cell.fallbacks)),
+     lambda cell: DASH if cell.fallbacks is None else count(cell.fallbacks)),
 )  # fmt: skip
 """Title, what a click sorts by, what it means, and how it is written."""
 
@@ -142,13 +161,6 @@ def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) ->
         query=query,
         rows=[(row, " ".join(row.prompt.split()), list(zip(row.cells, shown, strict=True))) for row in rows],
     )
-
-
-def _mean(item: MeanInterval, shown: Callable[[float], str]) -> str:
-    if item.mean is None:
-        return NONE
-    mean, about = shown(item.mean), interval_words(item, shown)
-    return html('{{ mean }} <span class="hint">{{ about }}</span>', mean=mean, about=about)
 
 
 def _progress(column: SetColumn, name: str, total: int) -> Message:
@@ -175,13 +187,12 @@ def _settings(column: SetColumn) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _parts(cell: SetCell) -> str:
-    if cell.parted is None:
-        return Markup('<span class="hint">…</span>')
-    return "same" if cell.parted_at is None else count(cell.parted_at + 1)
+def cell_text(parted: bool | None, at: int | None) -> str:
+    """Where a chain parts from the first column's, once that is known."""
+    return "…" if parted is None else "same" if at is None else count(at + 1)
 
 
 def _decimal(value: float | None, digits: int) -> str:
     if value is None:
-        return NONE
+        return DASH
     return f"{value:.{digits}f}" if math.isfinite(value) else "∞"

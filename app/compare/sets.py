@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -11,7 +10,15 @@ from pathlib import Path
 
 from app.batch.service import BatchRequest, BatchService, batch_request
 from app.compare.chains import (
+    SETTING_COLUMNS,
     Chain,
+    SetCell,
+    SetColumn,
+    SetComparison,
+    SetOrder,
+    SetRequest,
+    SetRow,
+    SetSummary,
     by_line,
     cell_of,
     chains_of,
@@ -22,20 +29,11 @@ from app.compare.chains import (
     largest,
     own_model,
     parted,
-)
-from app.compare.types import (
-    SetCell,
-    SetColumn,
-    SetComparison,
-    SetOrder,
-    SetRequest,
-    SetRow,
-    SetSummary,
+    setting_columns,
 )
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
-from app.shared.policies import KNOWN_POLICIES
 from app.shared.prompt_rows import INTERVAL, OPEN, in_order, row_views
 from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
 from app.shared.wiring import Services
@@ -46,7 +44,6 @@ from db.prompt_sets import PromptRow, PromptSetRecord, PromptSetsRepository
 
 ROW_FIELDS = ("line", "prompt", "group")
 
-SETTING_COLUMNS = ("policy", "lam", "alpha", "calibration_id", "mask_layout", "parameters", "model", "seed")
 CELL_COLUMNS = (
     "state", "session_id", "steps", "parted_at", "mean_tv_factual", "mean_kl_factual", "mean_log_ratio",
     "certified_share", "fallbacks", "seconds_per_token", "key_value_bytes", "peak_bytes", "error",
@@ -67,7 +64,7 @@ def sorted_rows(rows: Sequence[SetRow], order: SetOrder, column: int, descending
 
 def set_csv(view: SetComparison) -> str:
     """RFC 4180 text, one line a prompt and column; columns and steps count from 1, times are seconds."""
-    settings = [_settings(column.settings) for column in view.columns]
+    settings = [setting_columns(column.settings) for column in view.columns]
     return to_csv(
         SET_COLUMNS,
         (
@@ -94,7 +91,7 @@ def summary_csv(view: SetComparison) -> str:
 def _summary(view: SetComparison) -> Iterator[dict[str, object]]:
     blank: dict[str, object] = dict.fromkeys(("mean", "low", "high", "contexts", "left_out", "interval"))
     for place, column in enumerate(view.columns, 1):
-        figures = {"column": place, **_settings(column.settings)}
+        figures = {"column": place, **setting_columns(column.settings)}
         for item in column.means:
             yield {**figures, **asdict(item), "interval": INTERVAL}
         if column.footprint is not None:
@@ -102,21 +99,6 @@ def _summary(view: SetComparison) -> Iterator[dict[str, object]]:
                 yield {**blank, **figures, "measure": name, "mean": getattr(column.footprint, name), "interval": MEMORY}
         if column.peak_bytes is not None:
             yield {**blank, **figures, "measure": "peak_bytes", "mean": column.peak_bytes, "interval": PEAK}
-
-
-def _settings(settings: AuditSettings) -> dict[str, object]:
-    info = next((item for item in KNOWN_POLICIES if item.key == settings.policy), None)
-    thresholded = settings.calibration_id is not None
-    return {
-        "policy": settings.policy,
-        "lam": settings.lam if info is None or info.fuses else None,
-        "alpha": settings.alpha if thresholded else None,
-        "calibration_id": settings.calibration_id,
-        "mask_layout": settings.mask_layout,
-        "parameters": json.dumps(dict(settings.parameters)) if settings.parameters else None,
-        "model": settings.model,
-        "seed": settings.seed,
-    }
 
 
 def _cell(cell: SetCell) -> dict[str, object]:

@@ -10,8 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.compare.chains import NONE, memory
-from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
+from app.compare.chains import NONE, ChainSummary, ComparedRow, Comparison, PairComparison, memory
 from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary
 from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
@@ -20,6 +19,7 @@ from app.shared.format import (
     count,
     day,
     level,
+    listed,
     plural,
     probability,
     quoted,
@@ -166,15 +166,11 @@ def _parting(first: ChainSummary, other: ChainSummary, a: str, b: str, pair: Pai
     if pair.changes == [(1, "changed")]:
         return f"{a} and {b} differ in one token, number {count(at + 1)}: {words}."
     changes = [f"{count(number)} {word}" for number, word in pair.changes]
-    return f"{a} and {b} differ from token {count(at + 1)} on: {words}; {_and(changes)}, {count(shared)} shared."
+    return f"{a} and {b} differ from token {count(at + 1)} on: {words}; {listed(changes)}, {count(shared)} shared."
 
 
 def _written(chain: ChainSummary, at: int) -> str:
     return quoted(chain.steps[at].token) if at < len(chain.steps) else "nothing more"
-
-
-def _and(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def row_sentences(comparison: Comparison, names: Sequence[str]) -> list[str]:
@@ -195,7 +191,7 @@ def _row_sentence(comparison: Comparison, names: Sequence[str], row: ComparedRow
         return f"All write {quoted(steps[0].token)}." + (" Their texts differ before it." if parted else "")
     said = [f"{name} writes {quoted(step.token)}" if step else f"{name} has no token here"
             for name, step in zip(names, steps, strict=True)]  # fmt: skip
-    return f"{_and(said)}. The texts differ before this token, so the probabilities belong to different texts."
+    return f"{listed(said)}. The texts differ before this token, so the probabilities belong to different texts."
 
 
 def _first_difference(comparison: Comparison, names: Sequence[str], at: int) -> str:
@@ -204,9 +200,9 @@ def _first_difference(comparison: Comparison, names: Sequence[str], at: int) -> 
     steps = [chain.steps[at] if at < len(chain.steps) else None for chain in comparison.chains]
     first = steps[0]
     if first is None:
-        return f"{_and(said)}."
+        return f"{listed(said)}."
     reasons = [_reason(first, step, name) for name, step in zip(names[1:], steps[1:], strict=True) if step]
-    return " ".join([f"After the same text {_and(said)}.", *(reason for reason in reasons if reason)])
+    return " ".join([f"After the same text {listed(said)}.", *(reason for reason in reasons if reason)])
 
 
 def _reason(first: Step, other: Step, name: str) -> str:
@@ -244,6 +240,7 @@ def peak(chain: ChainSummary, name: str) -> str:
 
 
 FIGURE = Markup('<span class="vh">Figure</span>')
+DASH = Markup('<span aria-hidden="true">–</span><span class="vh">none</span>')
 SETTINGS = {
     **NAMES,
     "alpha": "alpha",
@@ -262,8 +259,8 @@ SETTINGS = {
 """Settings as they are named on pages."""
 
 
-def summary_table(comparison: Comparison, names: Sequence[str]) -> Markup:
-    """Figures of each chain; a dash where there is nothing to count."""
+def summary_rows(comparison: Comparison, names: Sequence[str]) -> list[list[str]]:
+    """Figures of each chain below their title; a dash where there is nothing to count."""
     chains = comparison.chains
     differing = [NONE, *(count(len(pair.rows) - pair.counts["same"]) for pair in comparison.pairs)]
     rows = [
@@ -272,9 +269,13 @@ def summary_table(comparison: Comparison, names: Sequence[str]) -> Markup:
         *([title, *map(read, chains)] for title, read in FIGURES),
     ]
     measured = [[title, *map(read, chains)] for title, read in MEASURED]
-    rows += [row for row in measured if any(text != NONE for text in row[1:])]
-    table = columns_table(FIGURE, names, rows, "sumtab", "Summary of the columns", "n")
-    counted = any(chain.certified is not None for chain in chains)
+    return rows + [row for row in measured if any(text != NONE for text in row[1:])]
+
+
+def summary_table(comparison: Comparison, names: Sequence[str]) -> Markup:
+    """The figures on the page, with what must be said of a count of certified tokens."""
+    table = columns_table(FIGURE, names, summary_rows(comparison, names), "sumtab", "Summary of the columns", "n")
+    counted = any(chain.certified is not None for chain in comparison.chains)
     return table + Markup('<p class="sub">{}</p>').format(BY_CONSTRUCTION) if counted else table
 
 
@@ -287,7 +288,8 @@ def columns_table(
         <table class="{{ classes }}"><caption class="vh">{{ caption }}</caption><thead><tr><th scope="col">{{ first }}
         </th>{% for name in names %}<th scope="col" class="{{ kind }}">{{ name }}</th>{% endfor %}</tr></thead><tbody>
         {% for row in rows %}<tr><th scope="row">{{ row[0] }}</th>
-        {% for cell in row[1:] %}<td class="{{ kind }}">{{ cell }}</td>{% endfor %}</tr>{% endfor %}</tbody></table>
+        {% for cell in row[1:] %}<td class="{{ kind }}">{{ dash if cell == "–" else cell }}</td>{% endfor %}</tr>
+        {% endfor %}</tbody></table>
         """,
         first=first,
         names=names,
@@ -295,6 +297,7 @@ def columns_table(
         classes=classes,
         caption=caption,
         kind=kind,
+        dash=DASH,
     )
 
 

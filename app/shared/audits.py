@@ -10,12 +10,11 @@ from pydantic import TypeAdapter
 
 from app.shared.decoding import DecodingSettings, setting
 from coft_core.conformal.bins import Bin
-from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
-from coft_core.conformal.record import Iteration, Reading
+from coft_core.conformal.part import Certifiable, Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.base import Parameter

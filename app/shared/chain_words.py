@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.shared.audits import FAMILY_NAMES, CalibrationSummary, CalibrationView, SettingsFit
-from app.shared.format import count, percentage, plural
+from app.shared.format import count, listed, percentage, plural
 from app.shared.policies import info_of, policy_name
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.informative import WHY_WEAK
+from coft_core.conformal.sequence import UNKNOWN_ENDS, ChainLengths
 from coft_core.types import OWN
 
 DRIFT_STATES = {
@@ -50,6 +51,24 @@ READINGS = {"both": "both readings", "factual": "the factual reading alone", "no
 LAYOUTS = {"joint": "all families together", "factorized": "one for each family"}
 NO_CALIBRATION = "None: audit without certificate"
 ALL_GROUPS = ("All groups together", "")
+
+
+def lengths_sentence(lengths: ChainLengths) -> str:
+    """The law of lengths that a threshold for whole chains rests on."""
+    if not lengths.known:
+        return UNKNOWN_ENDS
+    parts = [f"{lengths.reached} reach the horizon"]
+    if lengths.ended:
+        parts.append(f"{lengths.ended} end by themselves before it")
+    if lengths.cut:
+        parts.append(
+            f"{lengths.cut} are cut short before it and {'count as missed' if lengths.ended else 'are left out'}"
+        )
+    said = f"Of its chains, {listed(parts)}"
+    if not lengths.reached + lengths.ended:
+        return f"{said}."
+    from_on = f"{lengths.shortest} to " if lengths.longest > lengths.shortest else ""
+    return f"{said}; those used count {from_on}{plural(lengths.longest, 'step')} (median {lengths.median:g})."
 
 
 def calibration_choices(

@@ -146,6 +146,11 @@ def abbreviated(text: str) -> str:
     return _DIGEST.sub("\\1\N{HORIZONTAL ELLIPSIS}", text)
 
 
+def listed(parts: Sequence[str]) -> str:
+    """Parts of a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
 def named(families: Sequence[str], last: str = "and") -> str:
     """Families in a sentence."""
     names = [FAMILY_NAMES.get(family, family) for family in families]

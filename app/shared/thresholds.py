@@ -16,6 +16,7 @@ from coft_core.conformal.bins import Bin, PositionBins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import WINDOW, DriftReport
 from coft_core.conformal.part import Part
+from coft_core.conformal.rule import Threshold
 from coft_core.fingerprint import Fingerprint, certified_in
 from db.calibrations import CalibrationRecord
 from db.chains import SessionBeginning
@@ -140,7 +141,8 @@ def _weakest(parts: list[Part | None], positions: PositionBins, index: int) -> B
     entries = [part.bin(first) for part in parts if part is not None]
     worst = min(entries, key=lambda entry: _WORST_FIRST.index(entry.state), default=None)
     needed = max((entry.needed for entry in entries), default=0)
-    empty = Bin(index, first, positions.last_step(index), "uninformative", -math.inf, 0, 0, 0, needed=needed)
+    nothing = Threshold(state="uninformative", log_tau=-math.inf, contexts=0, values=0, rank=0, needed=needed)
+    empty = Bin(index, first, positions.last_step(index), **nothing.rests_on)
     if worst is None or len(entries) < len(parts):
         return empty
     return replace(

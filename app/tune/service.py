@@ -36,7 +36,8 @@ from app.tune.runs import (
 )
 from app.tune.sets import TuningSet, read_tuning_set
 from coft_core.assets import assets_path
-from coft_core.calibrate.run import SOURCES, calibrate, calibrate_many
+from coft_core.calibrate.run import calibrate, calibrate_many
+from coft_core.calibrate.task import SOURCES
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.quantile import check_alpha
 from coft_core.errors import CoftError

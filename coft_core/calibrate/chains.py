@@ -15,10 +15,9 @@ from torch import Tensor
 
 from coft_core.calibrate.ledger import Entry, Ledger, LedgerPhase, ledger_key
 from coft_core.calibrate.settings import Progress, counted
-from coft_core.calibrate.task import masked_views
+from coft_core.calibrate.task import Prepared, masked_views, prepared
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.part import JOINT, Part
-from coft_core.conformal.record import ChainRecord
+from coft_core.conformal.part import JOINT, ChainRecord, Part
 from coft_core.conformal.split import context_numbers
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode import loop
@@ -33,7 +32,6 @@ from coft_core.policies.certify import joint_support
 from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.text.detection import SpanDetector, default_detector
-from coft_core.text.masking import MaskedPrompt
 from coft_core.types import Example
 
 BATCH_ROWS = 32
@@ -41,15 +39,6 @@ BATCH_ROWS = 32
 
 TRUTH_PATH = "factual draw"
 """Key of the draws of the true next token, apart from those of the chain."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainPrompt:
-    """A prompt to continue."""
-
-    prompt: MaskedPrompt
-    context: int
-    row: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,17 +54,13 @@ class RolledOut:
 class Chains:
     """Chains of many prompts, in the prompts' order."""
 
-    prompts: tuple[ChainPrompt, ...]
+    prompts: tuple[Prepared, ...]
     views: tuple[tuple[str, ...], ...]
     chains: tuple[RolledOut, ...]
     ended: tuple[bool, ...]
 
     def truth(self, view: str = JOINT) -> CalibrationValues:
-        """Joint support of the true next token in one masked view, at every step of the prompts that have it.
-
-        The true next token is a draw from the factual branch, given the prefix that the policy wrote, under the
-        policy's own sampling controls.
-        """
+        """Joint support in one masked view of the true next token, drawn from the factual branch."""
         having = [index for index, views in enumerate(self.views) if view in views]
         return self._collect(having, [self.chains[i].truth[:, self.views[i].index(view)] for i in having])
 
@@ -105,7 +90,7 @@ def chain_seed(seed: int, row: int) -> int:
 def generate_chains(
     model: LanguageModel,
     policy: Policy,
-    prompts: Sequence[ChainPrompt],
+    prompts: Sequence[Prepared],
     max_new_tokens: int,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
@@ -147,7 +132,7 @@ def generate_chains(
     return Chains(tuple(prompts), views, chains, ended)
 
 
-def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None:
+def _check_lengths(model: LanguageModel, prompts: Sequence[Prepared]) -> None:
     for prompt in prompts:
         if (length := len(prompt.prompt.factual_ids)) >= model.context_length:
             raise PromptTooLongError(
@@ -158,15 +143,14 @@ def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None
 def _batches(
     model: LanguageModel,
     policy: Policy,
-    prompts: Sequence[ChainPrompt],
+    prompts: Sequence[Prepared],
     steps: int,
     size: int | None,
     most_bytes: int | None,
 ) -> Iterator[list[int]]:
     """Indices of prompts with the same branches and similar lengths, all rows of a prompt in one batch.
 
-    A prompt that the context cuts short goes alone and cuts no other, as does one that needs more memory than a batch
-    should take.
+    A prompt that the context cuts short goes alone and cuts no other.
     """
     lengths = [len(p.prompt.factual_ids) for p in prompts]
     branches = [tuple(branch.name for branch in policy.branches(p.prompt)) for p in prompts]
@@ -186,16 +170,14 @@ def _batches(
     yield from ([i] for i in order if lengths[i] + steps > model.context_length)
 
 
-def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], steps: int) -> int:
+def _size(model: LanguageModel, policy: Policy, prompts: Sequence[Prepared], steps: int) -> int:
     """Bytes of keys and values of a batch at its end."""
     rows = sum(len(policy.branches(prompt.prompt)) for prompt in prompts)
     longest = max(len(prompt.prompt.factual_ids) for prompt in prompts)
     return rows_size(model, rows, min(longest + steps, model.context_length))
 
 
-def _continue(
-    prompts: Sequence[ChainPrompt], model: LanguageModel, policy: Policy, steps: int, seed: int
-) -> list[Entry]:
+def _continue(prompts: Sequence[Prepared], model: LanguageModel, policy: Policy, steps: int, seed: int) -> list[Entry]:
     """The chains of a batch of prompts with the same branches, as :class:`RolledOut` has them."""
     branches = [policy.branches(p.prompt) for p in prompts]
     names = tuple(branch.name for branch in branches[0])
@@ -254,18 +236,11 @@ def chain_prompts(
     contexts: Sequence[int],
     policy: Policy,
     detector: SpanDetector,
-) -> list[ChainPrompt]:
+) -> list[Prepared]:
     """Mask the prompts as the policy would."""
-    if not examples:
-        raise InvalidInputError("There are no calibration prompts; give at least one.")
-    prompts = []
-    for row, (example, context) in enumerate(zip(examples, contexts, strict=True), start=1):
-        try:
-            prepared = plan(model, example.prompt, policy, example.spans, detector=detector)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"Example {row}: {error}") from error
-        prompts.append(ChainPrompt(prepared.prompt, context, row))
-    return prompts
+    return list(
+        prepared(examples, contexts, lambda e: (plan(model, e.prompt, policy, e.spans, detector=detector).prompt, ()))
+    )
 
 
 PHASE = "chains"
@@ -296,14 +271,11 @@ def record_chains(
         seed: Seed of the draws.
         detector: Finds spans where an example has none; the default one if None.
         progress: Called after each batch.
-        ledger: Keeps each chain; given again with the same inputs, what it holds is not generated again.
-        room: Where the batches' memory is taken from, if the device is shared; None takes it without asking.
-
-    Returns:
-        The policy's calibration with the recorded chains.
+        ledger: Keeps each chain; what it holds is not generated again.
+        room: Where the batches' memory is taken from, if the device is shared.
 
     Raises:
-        InvalidInputError: The policy has no calibration, or an example (named by its number) has an unusable prompt.
+        InvalidInputError: The policy has no calibration, or an example has an unusable prompt.
         CalibrationMismatch: The calibration belongs to another policy.
         PromptTooLongError: A prompt fills the model's context.
         LedgerMismatchError: The ledger belongs to other inputs.

@@ -41,17 +41,7 @@ class Ledger(Protocol):
 def ledger_key(
     kind: str, fingerprints: Sequence[Fingerprint], examples: Sequence[Example], settings: Mapping[str, object]
 ) -> str:
-    """The key of all that results depend on.
-
-    Args:
-        kind: What is worked out, for example ``"reference"``.
-        fingerprints: The policies, one a fusion weight.
-        examples: The prompts, in their order.
-        settings: Whatever else results depend on; JSON values.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """The key of all that results depend on: 64 hexadecimal digits; ``settings`` are JSON values."""
     content = {
         "version": KEY_VERSION,
         "kind": kind,
@@ -126,13 +116,12 @@ _Block = tuple[str, str, str, int]
 class MemoryLedger:
     """Results of single examples, by phase and number of the example.
 
-    A new one takes the key of the first calibration that it is given to. Its bytes are whole between two batches: take
-    them from the calibration's progress callback, or after it.
+    Its bytes are whole between two batches: take them from the calibration's progress callback, or after it.
     """
 
     def __init__(self) -> None:
         """An empty ledger without a key."""
-        self._key = ""
+        self._key = self.phase = ""
         self._found: dict[str, dict[int, Entry]] = {}
 
     @property
@@ -151,7 +140,7 @@ class MemoryLedger:
 
     def get_many(self, phase: str, examples: Sequence[int]) -> dict[int, Entry]:
         """What is known of some examples, by number."""
-        entries = self._found.get(phase, {})
+        self.phase, entries = phase, self._found.get(phase, {})
         return {number: entries[number] for number in examples if number in entries}
 
     def put_many(self, phase: str, results: Mapping[int, Entry]) -> None:

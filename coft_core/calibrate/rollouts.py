@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from coft_core.calibrate.chains import ChainPrompt, Chains, chain_prompts, generate_chains
+from coft_core.calibrate.chains import Chains, chain_prompts, generate_chains
 from coft_core.calibrate.ledger import ledger_key
 from coft_core.calibrate.settings import CalibrationOptions, counted
-from coft_core.calibrate.task import Task, masked_views
+from coft_core.calibrate.task import Prepared, Task, masked_views
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, clopper_pearson
-from coft_core.conformal.part import Part
+from coft_core.conformal.part import ChainRecord, Iteration, Part, is_settled
 from coft_core.conformal.quantile import minimum_contexts
-from coft_core.conformal.record import ChainRecord, Iteration, is_settled
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
@@ -88,7 +87,7 @@ class _Rounds:
     task: Task
     fingerprint: Fingerprint
     levels: Mapping[str, float]
-    prompts: Sequence[ChainPrompt]
+    prompts: Sequence[Prepared]
     done: Callable[[int], None]
     records: list[Iteration] = field(default_factory=list)
 

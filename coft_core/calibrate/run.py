@@ -23,9 +23,6 @@ from coft_core.text.masking import continuation_ids, following, mask_prompt
 from coft_core.text.turns import framed
 from coft_core.types import Example
 
-SOURCES = ("reference", "rollout")
-"""Where contexts can come from."""
-
 
 def calibrate(
     model: LanguageModel,
@@ -38,10 +35,9 @@ def calibrate(
 ) -> Calibration:
     """Calibrate thresholds on given prompts.
 
-    Contexts (see :func:`coft_core.conformal.split.context_numbers`) are split at random: one part gives the thresholds,
-    the other is kept apart and gives the empirical coverage. The calibration part keeps at least as many contexts as
-    ``alpha`` needs, whatever the share. What the examples keep from masking is put on the whitelist in the fingerprint,
-    so that the thresholds serve only policies that keep the same.
+    Contexts (see :func:`coft_core.context_numbers`) are split at random: one part gives the thresholds and keeps at
+    least as many as ``alpha`` needs, the other gives the empirical coverage. What the examples keep from masking is put
+    on the whitelist in the fingerprint, so that the thresholds serve only policies that keep the same.
 
     Args:
         model: The model.
@@ -49,21 +45,15 @@ def calibrate(
         lam: Fusion weight.
         alpha: Risk level.
         estimator: ``"hierarchical"``, ``"one_per_context"`` or ``"pooled"``.
-        source: ``"reference"``: teacher-forced on each prompt's reference (a missing space between prompt and
-            reference is supplied). ``"rollout"``: prefixes are written by the deployed policy itself, thresholds
-            included, and the true next token is drawn from the factual branch under the same sampling controls.
-        options: The policy's controls, how thresholds are read, progress and more; see :class:`CalibrationOptions`.
-
-    Returns:
-        The calibration with all its values.
+        source: ``"reference"``: teacher-forced on each prompt's reference. ``"rollout"``: prefixes are written by the
+            deployed policy, thresholds included, and the true next token is drawn from the factual branch.
+        options: See :class:`CalibrationOptions`.
 
     Raises:
-        InvalidInputError: A parameter is outside its range, there is no example, or an example (named by its number)
-            lacks a reference or a group that is needed.
+        InvalidInputError: A parameter is outside its range, or an example lacks a reference or a group that is needed.
         PromptTooLongError: An example does not fit into the model's context.
         LedgerMismatchError: The ledger belongs to other inputs.
     """
-    _check_source(source)
     task = Task.of(CoftPolicy, model, examples, (lam,), alpha, estimator, source, CalibrationOptions(**options))
     return _calibrated(task)[0]
 
@@ -77,11 +67,7 @@ def calibrate_many(
     source: str = "reference",
     **options: Any,
 ) -> list[Calibration]:
-    """Calibrate thresholds on references for several fusion weights; the model runs once.
-
-    Arguments and errors are those of :func:`calibrate`, for each of ``lams``; contexts are split in the same way for
-    all. Rollouts are another policy's for each weight, so they share no pass of the model and are refused.
-    """
+    """Calibrate on references for several fusion weights as :func:`calibrate` does; the model runs once."""
     if source != "reference":
         raise InvalidInputError(f"Several weights share one pass over references, not over {source!r} contexts.")
     task = Task.of(CoftPolicy, model, examples, lams, alpha, estimator, source, CalibrationOptions(**options))
@@ -98,32 +84,21 @@ def calibrate_factorized(
     by_family: Mapping[str, float] | None = None,
     **options: Any,
 ) -> list[Calibration]:
-    """Calibrate thresholds of factorized masks: one set a family, which together hold at ``alpha``.
+    """Calibrate thresholds of factorized masks, one calibration for each of ``lams``.
 
-    Each family is calibrated on the examples in which it is masked. Contexts are split as in :func:`calibrate`, in the
-    same way for all families; each family keeps at least as many as its level needs. Examples in which nothing is
-    masked play no part.
+    Each family is calibrated on the examples in which it is masked; all together hold at ``alpha``. Contexts are split
+    in the same way for all families. Arguments and errors are those of :func:`calibrate`.
 
     Args:
         model: The model.
-        examples: Prompts, with references for ``source="reference"``.
+        examples: Prompts; those in which nothing is masked play no part.
         lams: Fusion weights. References are run once for all of them; rollouts take exactly one.
         alpha: Risk level of all families together.
-        estimator: See :func:`calibrate`.
-        source: See :func:`calibrate`. In a rollout the chains are written under all families' thresholds together.
+        estimator: As for :func:`calibrate`.
+        source: As for :func:`calibrate`; chains are written under all families' thresholds together.
         by_family: A level for each family; None shares ``alpha`` out equally among the families found.
         options: As for :func:`calibrate`.
-
-    Returns:
-        One factorized calibration for each of ``lams``.
-
-    Raises:
-        InvalidInputError: As in :func:`calibrate`; also when nothing is masked in any example, the shares of ``alpha``
-            do not fit, or rollouts are asked for several weights.
-        PromptTooLongError: An example does not fit into the model's context.
-        LedgerMismatchError: The ledger belongs to other inputs.
     """
-    _check_source(source)
     settings = CalibrationOptions(**options)
     return _calibrated(
         Task.of(FactorizedCoftPolicy, model, examples, lams, alpha, estimator, source, settings, by_family)
@@ -137,19 +112,11 @@ def calibrate_single_branch(
     estimator: str = "hierarchical",
     **options: Any,
 ) -> Calibration:
-    """Calibrate the log-probability of the true next token in the factual reading, on given references.
-
-    Nothing is masked, so that both readings are the factual one and its log-probability is its own joint support.
-    """
+    """Calibrate on references the log-probability of the true next token in the factual reading; nothing is masked."""
     plain = [replace(example, spans=()) for example in examples]
     joint = calibrate(model, plain, 0.0, alpha, estimator, **options)
     own = replace(joint.fingerprint, method=SINGLE_BRANCH)
     return joint.each(lambda part: replace(part, fingerprint=own))
-
-
-def _check_source(source: str) -> None:
-    if source not in SOURCES:
-        raise InvalidInputError(f"There is no context source {source!r}; use one of {', '.join(SOURCES)}.")
 
 
 def _calibrated(task: Task) -> list[Calibration]:

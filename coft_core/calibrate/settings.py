@@ -46,9 +46,8 @@ class CalibrationOptions:
         families: Attribute families that it masks; None is all.
         whitelist: Terms that it never masks; what an example keeps is added.
         bin_width: Steps that share a threshold, for the spacings ``"widening"`` and ``"even"``.
-        bin_spacing: ``"finest"``: a threshold for each step that enough contexts reach, ``ceil(1 / alpha) - 1``, and
-            later steps are tied to the last of these; ``"widening"``: the first steps have bins of their own, 1, 2,
-            3-4, 5-8, before those of ``bin_width``; ``"even"``: all bins have that width, as in the paper.
+        bin_spacing: ``"finest"``: each step that enough contexts reach; ``"widening"``: 1, 2, 3-4, 5-8, then
+            ``bin_width``; ``"even"``: ``bin_width`` throughout, as in the paper.
         max_position: Steps beyond are tied to the last bin.
         verification_share: Share of the contexts kept apart to measure coverage.
         seed: Seed of the split, of ``one_per_context`` and of rollouts.
@@ -58,12 +57,11 @@ class CalibrationOptions:
         batch_size: Examples of one batch at most; None leaves it to their lengths.
         draws: Draws of ``one_per_context`` that are averaged.
         by_group: Keep each context's group, for thresholds by group.
-        ledger: Keeps what each example gave. Given again with the same inputs, what it holds is not computed again:
-            thresholds are those of a run without interruption, exactly where whole batches were done.
+        ledger: Keeps what each example gave, so that a run can be resumed.
         max_new_tokens: Steps of a rollout at most; references have their own length.
-        tolerance: Rollouts are iterated on fresh contexts until no bin's tau (a probability) changes by more.
+        tolerance: Rollouts are repeated on fresh contexts until no bin's tau (a probability) changes by more.
         max_iterations: Rounds of rollouts at most; fewer where alpha needs more contexts than that leaves to each.
-        room: Where the memory of batches is taken from, if the device is shared; None takes it without asking.
+        room: Where the memory of batches is taken from, if the device is shared.
     """
 
     temperature: float = 1.0

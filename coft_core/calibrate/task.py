@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,7 @@ from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.calibration import Calibration, split_alpha
 from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.part import JOINT, Part
-from coft_core.conformal.quantile import check_alpha, check_estimator
+from coft_core.conformal.quantile import check_alpha, check_estimator, one_of
 from coft_core.conformal.split import context_numbers, groups_of, held_out_contexts
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
@@ -26,6 +26,12 @@ from coft_core.text.rendering import require_steady
 from coft_core.text.turns import common_frame, framed
 from coft_core.types import Example, in_page_order
 
+READ_BY = ("bin_width", "max_position", "bin_spacing", "seed", "draws")
+"""Options by which thresholds are read off values."""
+
+SOURCES = ("reference", "rollout")
+"""Where contexts can come from."""
+
 NOTHING_MASKED = "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
 
 
@@ -37,11 +43,35 @@ def masked_views(policy: Policy, prompt: MaskedPrompt) -> dict[str, tuple[int, .
     return {branch.name.removeprefix(PREFIX): branch.input_ids for branch in branches}
 
 
-def steady(model: LanguageModel) -> LanguageModel:
-    """The model with all prompts of one calibration rendered at the same moment."""
-    dated = model.dated()
-    require_steady(dated.rendering_label)
-    return dated
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An example in tokens; its row counts from 1."""
+
+    prompt: MaskedPrompt
+    context: int
+    row: int
+    continuation: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt and continuation."""
+        return len(self.prompt.factual_ids) + len(self.continuation)
+
+
+def prepared(
+    examples: Sequence[Example],
+    contexts: Sequence[int],
+    tokens: Callable[[Example], tuple[MaskedPrompt, tuple[int, ...]]],
+) -> Iterator[Prepared]:
+    """Examples in tokens; what cannot be used is refused with the example's number."""
+    if not examples:
+        raise InvalidInputError("There are no calibration prompts; give at least one.")
+    for row, (example, context) in enumerate(zip(examples, contexts, strict=True), start=1):
+        try:
+            prompt, continuation = tokens(example)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Example {row}: {error}") from error
+        yield Prepared(prompt, context, row, continuation)
 
 
 def framed_examples(
@@ -91,7 +121,10 @@ class Task:
             name: getattr(settings, name)
             for name in ("temperature", "top_p", "top_k", "sentinel", "mask_mode", "mask_hint", "families", "whitelist")
         }
-        model, examples = framed_examples(steady(model), examples, settings.spans)
+        # All prompts of one calibration are rendered at the same moment.
+        model = model.dated()
+        require_steady(model.rendering_label)
+        model, examples = framed_examples(model, examples, settings.spans)
         return cls(
             model=model,
             policies=tuple(kind(lam, **controls) for lam in lams),
@@ -100,7 +133,7 @@ class Task:
             alpha=check_alpha(alpha),
             by_family=by_family,
             estimator=check_estimator(estimator),
-            source=source,
+            source=one_of(SOURCES, source, "context source"),
             settings=settings,
             groups=groups_of(examples) if settings.by_group else None,
         )
@@ -137,12 +170,8 @@ class Task:
             fingerprint=fingerprint,
             alpha=alpha,
             values=values,
-            bin_width=self.settings.bin_width,
-            max_position=self.settings.max_position,
-            bin_spacing=self.settings.bin_spacing,
-            seed=self.settings.seed,
-            draws=self.settings.draws,
             context_groups=self.groups or ContextGroups(),
+            **{name: getattr(self.settings, name) for name in READ_BY},
             **rest,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from coft_core.calibrate.ledger import Entry, LedgerPhase
 from coft_core.calibrate.settings import CalibrationOptions, Progress, counted
-from coft_core.calibrate.task import masked_views
+from coft_core.calibrate.task import Prepared, masked_views, prepared
 from coft_core.conformal.part import JOINT
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError, PromptTooLongError
@@ -43,8 +42,7 @@ def token_support(logits: Tensor, tokens: Tensor, lams: Sequence[float], tempera
     """Joint support ``m(v) = min(log p_fused(v), log p_masked(v))`` of one token a position (Eq. 5, in log space).
 
     ``(n, B, V)`` logits, the factual branch first, and ``(n,)`` tokens give ``(n, L, B - 1)`` supports: by position,
-    fusion weight and masked branch. With several masked branches (factorized masks) the fused distribution is fused
-    with the mean of their logits.
+    fusion weight and masked branch.
     """
     step = len(logits)
     if logits.device.type == "cpu":
@@ -71,8 +69,7 @@ def _support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature:
 def _log_normalisers(factual: Tensor, masked: list[Tensor], mean: Tensor, lams: Sequence[float]) -> Tensor:
     """Log-sum-exp of each masked branch and of each fused distribution, ``(B - 1 + L, n)``.
 
-    All branches are at most 0, and so is every mixture: exponentials cannot overflow, and the mixture's own maximum
-    need not be looked for unless all of its terms are tiny.
+    All branches are at most 0, so exponentials cannot overflow; tiny sums are computed again with their own maximum.
     """
     buffer = torch.empty_like(mean)  # (n, V)
     sums = [torch.exp(z, out=buffer).sum(-1) for z in masked]
@@ -114,21 +111,6 @@ PHASE = "reference"
 """Label of this phase in a ledger; its entries have one array, ``"support"``, ``(C, L, B - 1)``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An example in tokens."""
-
-    prompt: MaskedPrompt
-    continuation: tuple[int, ...]
-    context: int
-    row: int
-
-    @property
-    def length(self) -> int:
-        """Tokens of prompt and continuation."""
-        return len(self.prompt.factual_ids) + len(self.continuation)
-
-
 def prepare(
     model: LanguageModel,
     examples: Sequence[Example],
@@ -137,38 +119,25 @@ def prepare(
     detector: SpanDetector,
 ) -> list[Prepared]:
     """Mask and tokenize the examples."""
-    if not examples:
-        raise InvalidInputError("There are no calibration prompts; give at least one with a reference.")
-    prepared = []
-    for number, (example, context) in enumerate(zip(examples, contexts, strict=True), start=1):
-        if not example.prompt.strip() or not (example.reference or "").strip():
-            raise InvalidInputError(f"Example {number} lacks a prompt or a reference; fill it in or leave it out.")
-        try:
-            prompt, continuation = _tokens(model, example, mask, detector)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"Example {number}: {error}") from error
-        item = Prepared(prompt, continuation, context, number)
+    found = list(prepared(examples, contexts, lambda example: _tokens(model, example, mask, detector)))
+    for item in found:
         if item.length > model.context_length:
             raise PromptTooLongError(
-                f"Example {number} has {item.length:,} tokens with its reference and the model takes "
+                f"Example {item.row} has {item.length:,} tokens with its reference and the model takes "
                 f"{model.context_length:,}; shorten it or leave it out."
             )
-        prepared.append(item)
-    return prepared
+    return found
 
 
 def reference_values(
     model: LanguageModel,
-    prepared: Sequence[Prepared],
+    examples: Sequence[Prepared],
     policies: Sequence[FusedPolicy],
     settings: CalibrationOptions,
 ) -> list[dict[str, CalibrationValues]]:
-    """Values of every masked view under each policy, the model run once.
-
-    A family's values come from the examples in which it is masked; others need no branch for it.
-    """
-    views = [masked_views(policies[0], item.prompt) for item in prepared]
-    kept = [(item, tokens) for item, tokens in zip(prepared, views, strict=True) if tokens]
+    """Values of every masked view under each policy, from the examples in which it is masked; the model runs once."""
+    views = [masked_views(policies[0], item.prompt) for item in examples]
+    kept = [(item, tokens) for item, tokens in zip(examples, views, strict=True) if tokens]
     items = [ForcedItem((p.prompt.factual_ids, *tokens.values()), p.continuation) for p, tokens in kept]
     phase = LedgerPhase(settings.ledger, PHASE, tuple(p.row for p, _ in kept))
     lams = [policy.lam for policy in policies]
@@ -232,6 +201,8 @@ def _tokens(
     model: LanguageModel, example: Example, mask: MaskSettings, detector: SpanDetector
 ) -> tuple[MaskedPrompt, tuple[int, ...]]:
     """The masked prompt and the reference's tokens."""
+    if not example.prompt.strip() or not (example.reference or "").strip():
+        raise InvalidInputError("The prompt or the reference is empty; fill it in or leave the example out.")
     spans = detector.detect(example.prompt) if example.spans is None else example.spans
     spans = keep_whitelisted(example.prompt, spans, mask.whitelist)
     prompt = mask_prompt(model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.prompting)

@@ -1,7 +1,4 @@
-"""Between a calibration and its file: what is written, what is read back, and writing whole or not at all.
-
-Data that are damaged, of another version or layout, or no calibration at all are a :class:`CalibrationFormatError`.
-"""
+"""A calibration as a file: what is written and read back; whatever is unusable is a :class:`CalibrationFormatError`."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.part import JOINT, Part
-from coft_core.conformal.record import ChainRecord
+from coft_core.conformal.part import JOINT, ChainRecord, Part
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
@@ -31,12 +27,10 @@ VERSION = 3
 """Version of the file format that is written."""
 
 READABLE = (1, 2, 3)
-"""Versions that are read; another is refused, never guessed at. Version 1 had no chains, groups or shift, and
-before version 3 all bins were even."""
+"""Version 1 had no chains, groups or shift; before version 3 all bins were even."""
 
 FACTORIZED = "factorized"
-"""Layout of an archive for each attribute family; a file that names no layout, or "joint", has the values of one part.
-"""
+"""Layout of an archive for each attribute family; without a layout, a file holds the values of one part."""
 
 _KIND = "coft-calibration"
 _SETTINGS = "calibration.json"

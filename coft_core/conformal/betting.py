@@ -1,15 +1,9 @@
 """Means of bounded observations tested by betting: valid however long one looks, and whenever one stops.
 
-Whoever believes that a mean is not ``m`` may bet against it. Each observation ``X`` in [0, 1] multiplies a stake's
-wealth by ``1 + gamma (X / m - 1)`` where the bet is that the mean is larger, and by ``1 + gamma ((1 - X) / (1 - m) -
-1)`` where it is smaller. If the mean given the past is ``m``, the wealth is a martingale that begins with 1, and by
-Ville's inequality it ever reaches ``1 / alpha`` with probability at most ``alpha``: over all times at once, so that one
-may look after every observation, and stop for whatever reason.
-
-Half of the stake bets on a larger mean and half on a smaller one, each spread evenly over :data:`FRACTIONS` (the grid
-of Kelly bets of Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", Journal of the
-Royal Statistical Society B 86 (2024) 1-27). Nothing is tuned to the observations, so the wealth depends on how often
-each value was seen and not on their order.
+Each observation ``X`` in [0, 1] multiplies the wealth of a bet that the mean is larger than ``m`` by ``1 + gamma (X / m
+- 1)``, and of a bet that it is smaller by ``1 + gamma ((1 - X) / (1 - m) - 1)``. If the mean is ``m``, the wealth is a
+martingale, which ever reaches ``1 / alpha`` with probability at most ``alpha`` (Ville). Half of the stake bets on
+either side, spread evenly over :data:`FRACTIONS` (Waudby-Smith and Ramdas, JRSS B 86 (2024) 1-27).
 """
 
 from __future__ import annotations
@@ -53,12 +47,10 @@ def log_wealth(observations: npt.ArrayLike, mean: float) -> Floats:
 
 
 def confidence_sequence(observations: npt.ArrayLike, alpha: float) -> Floats:
-    """Intervals that hold the mean at all times at once with probability at least ``1 - alpha``.
+    """Intervals ``(T, 2)`` that hold the mean at all times at once with probability at least ``1 - alpha``.
 
-    A mean stays in the interval while the wealth of betting against it is below ``1 / alpha``. That wealth is a convex
-    function of the mean (each factor is convex, positive and monotone, and so are their products and sums), and at most
-    1 at the observed mean, so the means that stay are an interval around that. Intervals are intersected with all
-    before them; ends that have crossed say that the observations do not look like draws with one mean.
+    The wealth of betting against a mean is a convex function of it and at most 1 at the observed mean, so the means
+    that are not rejected are an interval around that. Ends that have crossed say that there is no one mean.
     """
     check_alpha(alpha)
     values, counts = _counted(observations)
@@ -79,12 +71,7 @@ def confidence_sequence(observations: npt.ArrayLike, alpha: float) -> Floats:
 
 
 def bet_on_difference(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float) -> Bet:
-    """Bet that two shares differ, on pairs of one outcome from each.
-
-    Outcomes of each side are draws with one share, and the sides are independent. The k-th of one side is paired with
-    the k-th of the other: the differences are then draws whose mean is the difference of the shares, also where other
-    draws between them were left out because they have no outcome. The longer side waits.
-    """
+    """Bet that two shares differ, on pairs of the k-th outcomes of either side; the longer side waits."""
     check_alpha(alpha)
     observations = _paired(first, second)
     if not len(observations):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -14,8 +14,8 @@ import numpy.typing as npt
 from scipy.stats import chi2
 
 from coft_core.conformal.informative import is_weak, silence
-from coft_core.conformal.quantile import exact_alpha, is_whole, minimum_contexts, one_of
-from coft_core.conformal.rule import Rule
+from coft_core.conformal.quantile import exact_alpha, is_whole, one_of
+from coft_core.conformal.rule import Rule, Threshold
 from coft_core.conformal.shift import Shift
 from coft_core.errors import InvalidInputError
 from coft_core.types import BinState
@@ -50,11 +50,7 @@ MOST_STEPS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PositionBins:
-    """Steps grouped into bins; every step from the last bin on belongs to the last bin.
-
-    A bin's threshold bounds the average miss over the bin's steps and no single step of it, so bins are as narrow as
-    the contexts allow.
-    """
+    """Steps grouped into bins, the last without an end; a threshold bounds the average miss over its bin's steps."""
 
     width: int = USUAL_WIDTH
     maximum: int = 256
@@ -92,10 +88,7 @@ class PositionBins:
         alpha: Fraction,
         shift: Shift | None = None,
     ) -> PositionBins:
-        """The bins that values can fill: with ``finest``, the last bin begins at the last step with enough contexts.
-
-        Later steps are tied to that bin. How many contexts reach a step decides this, not their values.
-        """
+        """With ``finest``, the bins up to the last step that enough contexts reach, whatever their values."""
         if self.spacing != "finest":
             return self
         shift = shift or Shift()
@@ -151,31 +144,14 @@ class BinEvenness:
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """A position bin's threshold and what it rests on; steps count from 0, and the last bin has no last step.
-
-    ``inherited``: the threshold of the nearest calibrated bin; ``uninformative``: every token passes, or nearly every.
-    """
+class Bin(Threshold):
+    """A position bin's threshold; steps count from 0, and the last bin has no last step."""
 
     index: int
     first_step: int
     last_step: int | None
-    state: BinState
-    log_tau: float
-    contexts: int
-    values: int
-    rank: int
     inherited_from: str | None = None
-    coverage_low: float | None = None
-    coverage_high: float | None = None
-    effective_contexts: float | None = None
-    needed: int = 0
     evenness: BinEvenness | None = None
-
-    @property
-    def tau(self) -> float:
-        """Threshold as a probability; 0 when every token passes."""
-        return math.exp(self.log_tau)
 
     @property
     def label(self) -> str:
@@ -198,29 +174,13 @@ def stepwise_bins(
 ) -> tuple[Bin, ...]:
     """Calibrate every position bin on its own values.
 
-    A bin without data borrows from the calibrated bin whose number is nearest, the earlier of two, and says
-    so. A bin with data, but too little of it, never borrows: it stays uninformative.
+    A bin without data borrows from the nearest calibrated bin, the earlier of two; one with too little data never does.
     """
     positions, risk = positions or PositionBins(), exact_alpha(alpha)
-    bins, needed = [], minimum_contexts(risk)
+    bins = []
     for index, (rows, own_rule) in enumerate(rows_by_bin(steps, rule or Rule(), positions)):
         threshold = own_rule.threshold(values[rows], contexts[rows], risk)
-        bins.append(
-            Bin(
-                index=index,
-                first_step=positions.first_step(index),
-                last_step=positions.last_step(index),
-                state=threshold.state,
-                log_tau=threshold.log_tau,
-                contexts=threshold.contexts,
-                values=threshold.values,
-                rank=threshold.rank,
-                coverage_low=threshold.coverage_low,
-                coverage_high=threshold.coverage_high,
-                effective_contexts=threshold.effective,
-                needed=needed,
-            )
-        )
+        bins.append(Bin(index, positions.first_step(index), positions.last_step(index), **threshold.rests_on))
     return tuple(_lend(bins, entry) for entry in bins)
 
 
@@ -266,10 +226,8 @@ def bin_evenness(
     """Compare the steps of each bin, contexts being the clusters.
 
     A context gives, for each step, by how much its true tokens there were certified more often than over all its steps
-    in the bin. If the steps are alike, these have mean 0, however the tokens of a context depend on each other; the
-    score statistic ``t' (sum d d')^+ t`` with ``t = sum d`` is then chi-squared (Cochran's Q with the covariance taken
-    from the contexts; for few contexts it errs on the side of not marking). The calibration's own contexts may be used:
-    a threshold that the steps of a bin share favours none of them.
+    in the bin. If the steps are alike, these have mean 0, and the score statistic ``t' (sum d d')^+ t`` with ``t = sum
+    d`` is chi-squared (Cochran's Q with the covariance taken from the contexts; cautious for few contexts).
     """
     of_bin = positions.bins_of(steps)  # (n,)
     evenness = []
@@ -280,20 +238,6 @@ def bin_evenness(
             evenness.append((positions.label(index), *deviations.shape[::-1], _p_value(deviations)))
     level = EVENNESS_LEVEL / max(len(evenness), 1)
     return tuple(BinEvenness(label, size, count, p, level) for label, size, count, p in evenness)
-
-
-def evenness_sentence(evenness: Sequence[BinEvenness]) -> str:
-    """The bins whose steps differ, in words; empty where there is none."""
-    labels = [entry.label for entry in evenness if entry.uneven]
-    if not labels:
-        return ""
-    named = f"steps {labels[0]}" if len(labels) == 1 else f"steps {', '.join(labels[:-1])} and {labels[-1]}"
-    compared = "1 bin" if len(evenness) == 1 else f"{len(evenness)} bins"
-    return (
-        f"Within the {'bin' if len(labels) == 1 else 'bins'} of {named} single steps differ beyond noise (level "
-        f"{EVENNESS_LEVEL:g} over {compared} compared): the level holds averaged over the steps of such a bin, and at "
-        "some of them coverage can be lower."
-    )
 
 
 def _deviations(

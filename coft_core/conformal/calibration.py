@@ -1,8 +1,7 @@
 """A calibration: one part for each masked branch of its policy, which together hold at its risk level.
 
 A joint mask has one part, :data:`JOINT`. With factorized masks (paper App. "Beyond tokens") family k is certified at
-``alpha_k`` where its tokens are masked; by the union bound the intersection of all certificates holds with probability
-at least ``1 - sum of alpha_k``.
+``alpha_k``, and by the union bound all certificates together hold with probability at least ``1 - sum of alpha_k``.
 """
 
 from __future__ import annotations
@@ -12,18 +11,27 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal, Unpack
 
 import numpy as np
 
 from coft_core.conformal import archive
 from coft_core.conformal.bins import Bin, PositionBins
-from coft_core.conformal.certifiable import BinSupport, Certifiable, certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.part import JOINT, Part
+from coft_core.conformal.part import (
+    JOINT,
+    OTHER_THRESHOLDS,
+    BinSupport,
+    Certifiable,
+    ChainRecord,
+    Part,
+    Reading,
+    ReadingChanges,
+    certifiable,
+)
 from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
-from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, ReadingChanges
 from coft_core.conformal.sequence import Sequences, SequenceThreshold
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
@@ -58,24 +66,20 @@ def least_total(share: float, count: int) -> float | None:
     return level_at_least(rounded * count)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Calibration:
     """Thresholds by position for one policy, and all that is needed to read them off again.
 
     Attributes:
-        alpha: Risk level of all parts together, averaged over the steps of each bin; no single step of a wider bin is
-            promised anything.
-        parts: (family, its thresholds), in the order in which pages list families, each at its own level; or
-            :data:`JOINT` with the thresholds of the joint mask.
-        chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, against the
-            masked branch that an audit shows: the baseline of drift; may be empty.
+        alpha: Risk level of all parts together, averaged over the steps of each bin.
+        parts: (family, its thresholds) in the order of the pages, or :data:`JOINT` with those of the joint mask.
+        chosen: Joint support of the tokens that the policy itself chose: the baseline of drift; may be empty.
         unmasked: Calibration prompts in which no family is masked; they play no part.
         created: When it was computed, ISO 8601.
         name: The reviewer's name for it.
 
     Raises:
-        InvalidInputError: There is no part, a family comes twice, the parts belong to different policies or differ in
-            bins, shift or seed, or their levels sum to more than ``alpha``.
+        InvalidInputError: The parts do not belong together, or their levels sum to more than ``alpha``.
     """
 
     alpha: float
@@ -84,7 +88,6 @@ class Calibration:
     unmasked: int = 0
     created: str = ""
     name: str = ""
-    _coverage: CoverageReport | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Order and check the parts."""
@@ -130,11 +133,7 @@ class Calibration:
 
     @property
     def joint(self) -> Part:
-        """The thresholds of a joint mask.
-
-        Raises:
-            InvalidInputError: There are thresholds by family instead.
-        """
+        """The thresholds of a joint mask; an :class:`InvalidInputError` where there are thresholds by family."""
         if self.layout != "joint":
             raise InvalidInputError(
                 f"This calibration has thresholds of its own for each family ({', '.join(self.families)}); choose one."
@@ -257,11 +256,7 @@ class Calibration:
         return self.bound(step, family)[0]
 
     def bound(self, step: int, family: str = JOINT) -> tuple[float, CertificateState]:
-        """A part's log-threshold at a step (0-based) and what it rests on.
-
-        A family that was never calibrated certifies everything and is called uninformative: it cannot be violated, so
-        the bound on the intersection holds.
-        """
+        """A part's log-threshold at a step (0-based) and its state; a family never calibrated certifies everything."""
         if (part := self.part(family)) is None:
             return -math.inf, "uninformative"
         found = part.bin(step)
@@ -270,9 +265,7 @@ class Calibration:
     def read(self, by_family: Mapping[str, float] | None = None, **changes: Unpack[ReadingChanges]) -> Calibration:
         """Read other thresholds off the same values, without the model; what is left out or None stays as it is.
 
-        A policy's fingerprint names the estimator, so another estimator gives another fingerprint; alpha, the bins,
-        the draws and a shift are no part of it. Thresholds of rollouts depend on themselves: read otherwise than they
-        were rolled out, they carry a note (:attr:`notes`).
+        Another estimator gives another fingerprint; alpha, the bins, the draws and a shift are not part of it.
 
         Args:
             by_family: Another level for each family; without it another alpha is shared out equally.
@@ -300,25 +293,25 @@ class Calibration:
         Verification contexts need one too; a new prompt weighs as much as the largest if ``test_weight`` is None.
 
         Raises:
-            InvalidInputError: A context has no weight, or the effective number of contexts is below the floor or
-                below what alpha needs.
+            InvalidInputError: A context has no weight, or too few effective contexts are left.
         """
-        shift, parts = Shift.weighted(weights, test_weight, estimated), []
+        return self.under(Shift.weighted(weights, test_weight, estimated), floor)
+
+    def under(self, shift: Shift, floor: float = EFFECTIVE_FLOOR) -> Calibration:
+        """Thresholds under weights of contexts, see :meth:`reweighted`."""
+        parts = []
         for name, part in self.parts:
             try:
-                parts.append((name, part.reweighted(weights, shift.test_weight, estimated, floor)))
+                parts.append((name, part.under(shift, floor)))
             except InvalidInputError as error:
                 raise InvalidInputError(_too_small(name, str(error))) from error
         return replace(self, parts=tuple(parts))
 
     def for_group(self, name: str) -> Calibration:
-        """Thresholds of one group: they hold for a new context of that group, not only on average.
-
-        A family with too few contexts in it refuses nothing, and a note says so.
+        """Thresholds that hold for a new context of one group; a family with too few contexts refuses nothing.
 
         Raises:
-            InvalidInputError: There is no such group, or no part has enough contexts in it for its level, or weights
-                leave one too few effective contexts.
+            InvalidInputError: There is no such group, or no part has enough contexts in it.
         """
         members = self.context_groups.contexts(name)
         summaries = {family: group for family, part in self.parts for group in part.groups if group.name == name}
@@ -330,28 +323,11 @@ class Calibration:
         return replace(self.each(lambda part: part.restricted(name)), chosen=self.chosen.select(members))
 
     def sequence(self, alpha: float | None = None, horizon: int | None = None) -> SequenceThreshold:
-        """Threshold of a joint mask for whole chains, see :meth:`coft_core.conformal.part.Part.sequence`.
-
-        Args:
-            alpha: Risk level for the whole chain; None takes the calibration's.
-            horizon: Steps of a chain that count; None takes those that the chains of the calibration were given.
-
-        Raises:
-            InvalidInputError: An argument is outside its domain, or there are thresholds by family.
-        """
+        """Threshold of a joint mask for whole chains, see :meth:`coft_core.conformal.part.Part.sequence`."""
         return self.joint.sequence(alpha, horizon)
 
     def sequences(self, alpha: float | None = None, horizon: int | None = None) -> Sequences:
-        """Thresholds for whole chains, one a part: together they hold for a whole chain (union bound).
-
-        Args:
-            alpha: Risk level for the whole chain and all parts, shared out equally; None takes the calibration's own
-                levels.
-            horizon: Steps of a chain that count; None takes the least that any part with a threshold has for its own.
-
-        Raises:
-            InvalidInputError: An argument is outside its domain.
-        """
+        """Thresholds for whole chains, one a part, at levels and for a horizon that all parts share (union bound)."""
         shares = self._shares(alpha)
         own_horizons = (part.sequence(shares[name]) for name, part in self.parts)
         common = horizon or min((s.horizon for s in own_horizons if s.state == "calibrated"), default=None)
@@ -359,10 +335,7 @@ class Calibration:
         return Sequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
 
     def smallest_alpha(self) -> Certifiable:
-        """What can be certified with this: the smallest levels that, shared out equally, give every part a threshold.
-
-        A family without any supported true token is left out; it refuses nothing at any level.
-        """
+        """The smallest levels that, shared out equally, give every part with any support a threshold."""
         supported = [certifiable(part.values, part.rule, self.positions, part.horizon) for _, part in self.parts]
         if not self.families:
             return supported[0]
@@ -390,23 +363,15 @@ class Calibration:
             ),
         )
 
-    @property
+    @cached_property
     def coverage(self) -> CoverageReport:
-        """Coverage of all parts' certificates together on the contexts kept apart; measured when first asked for."""
+        """How often all parts keep the true next token together, on the contexts kept apart.
+
+        Where rows of a context are not told apart, values at one step count as one: too little coverage rather than
+        too much.
+        """
         if not self.families:
             return self._first.coverage
-        measured = self._coverage
-        if measured is None:
-            measured = self._measured()
-            object.__setattr__(self, "_coverage", measured)
-        return measured
-
-    def _measured(self) -> CoverageReport:
-        """How often all families keep the true next token, on the contexts kept apart.
-
-        A step counts as kept iff every family with a value at that step of that row keeps it. Where rows of a context
-        are not told apart, values at the same step count as one, which errs on the side of too little coverage.
-        """
         positions, shift, seed = self.positions, self._first.shift, self._first.seed
         contexts = np.unique(np.concatenate([part.verification.contexts for _, part in self.parts]))  # (K,)
         drawn = shift.thinned(contexts, seed).tolist()
@@ -440,22 +405,14 @@ class Calibration:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Calibration:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
-
-        Raises:
-            CalibrationFormatError: The data is damaged, of another version, or no calibration.
-        """
+        """Rebuild from :meth:`to_bytes`, or raise a :class:`CalibrationFormatError`; nothing is executed."""
         try:
             return cls(**archive.decode(data))
         except InvalidInputError as error:
             raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the calibration to a file: whole, or not at all.
-
-        Raises:
-            InvalidInputError: The file cannot be written there.
-        """
+        """Write the calibration to a file: whole, or not at all."""
         archive.write(path, self.to_bytes())
 
     @classmethod

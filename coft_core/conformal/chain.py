@@ -1,8 +1,7 @@
 """What may be claimed of a whole chain so far: the sequence certificate, and the union bound beside it.
 
-Both speak of the same reading as the chain's steps: the fused and the masked one together, or the factual one alone.
-A chain is judged by the sets at its own threshold, which is far below those of its steps: where such a set lets too
-much through (:mod:`coft_core.conformal.informative`), nothing is shown of its step, and so nothing of the whole chain.
+A chain is judged by the sets at its own threshold, far below those of its steps: where such a set lets too much through
+(:mod:`coft_core.conformal.informative`), nothing is shown of its step, and so nothing of the whole chain.
 """
 
 from __future__ import annotations
@@ -25,20 +24,12 @@ class ChainCertificate:
     """Both certificates for a chain so far.
 
     Attributes:
-        steps: Steps of the chain.
-        log_support: Least support of its tokens in the readings that certify them, in nats; where these are both, the
-            paper's ``S`` is ``1 - exp(log_support)``.
+        log_support: Least support of its tokens in the readings that certify them, in nats.
         weakest: Step of that token, 0-based.
-        sequence: Threshold for whole chains, read at the chain's own number of steps where it was given that many.
-        sequence_certified: Whether every token reaches it; None where it says nothing: there is no threshold, or the
-            chain is none of those that it speaks of (longer than the horizon, or stopped before it ended).
-        union: The union bound for this length.
-        union_certified: Whether every token is certified at its own step; None where a step's threshold is inherited
-            or says nothing, so that no bound can be given.
+        sequence_certified: Whether every token reaches the threshold for whole chains; None where that says nothing.
+        union_certified: Whether every token is certified at its own step; None where a step's threshold says nothing.
         reason: Why one of them says nothing; empty otherwise.
-        certified_in: The readings that both speak of.
-        informative_steps: Steps at which the set at the threshold for whole chains says something, as far as the
-            figures of the steps show; None where that is not known.
+        informative_steps: Steps at which the set at the threshold for whole chains says something; None if unknown.
     """
 
     steps: int
@@ -78,18 +69,11 @@ def certify_chain(
 ) -> ChainCertificate:
     """Certify a chain from its steps, in the readings by which the steps are certified.
 
-    A token that a step does not certify although it reaches the threshold, because the method has a limit of its own,
-    breaks the union bound as any other: the bound is said to hold only if every step is certified.
-
     Args:
         calibration: The calibration that the chain was decoded with.
-        steps: The chain so far, from its first step.
+        steps: The chain so far, from its first step; an :class:`InvalidInputError` if there is none.
         finished: How the chain ended, as :attr:`coft_core.types.Run.finished` says it; None if it can still go on.
-        vocabulary: Tokens of the model's vocabulary, ``model.vocabulary_size``; None where it is not known, and then
-            no chain is certified as a whole.
-
-    Raises:
-        InvalidInputError: There is no step.
+        vocabulary: ``model.vocabulary_size``; without it no chain is certified as a whole.
     """
     certified_in: CertifiedIn = steps[0].certified_in if steps else "both"
     found = certify_supports(calibration, [step.log_support for step in steps], certified_in, finished)
@@ -125,8 +109,7 @@ UNKNOWN_VOCABULARY = (
 def _is_wide_at(step: Step, log_tau: float, vocabulary: int) -> bool:
     """Whether the set at another threshold may let too much through.
 
-    The set itself is not stored. Each token that is not listed has at least ``tau`` of the probability that is left, so
-    that what is stored bounds their number from above.
+    Each token that is not listed has at least ``tau`` of the probability that is left, which bounds their number.
     """
     tau = math.exp(log_tau)
     inside = sum(row.log_support(step.certified_in) >= log_tau for row in step.candidates)

@@ -58,11 +58,10 @@ class CoverageRow:
 
     @property
     def verdict(self) -> CoverageVerdict:
-        """The measurement in a word.
+        """The measurement in a word, judged among all rows that are judged together.
 
-        ``not measured`` (no contexts); ``too few`` (no threshold could be set with so few, or the interval is wider
-        than :data:`WIDEST_INTERVAL`, and it is not below); ``below`` or ``above`` (``1 - alpha`` is missed, among all
-        rows that are judged together; above keeps the promise and is cautious); else ``agrees``.
+        ``too few``: no threshold could be set with so few, or the interval is wider than :data:`WIDEST_INTERVAL`.
+        ``above`` keeps the promise and is cautious.
         """
         if self.low is None or self.high is None:
             return "not measured"
@@ -79,17 +78,6 @@ class CoverageReport(CoverageRow):
 
     bins: tuple[CoverageRow, ...] = ()
     steps: tuple[CoverageRow, ...] = ()
-
-    @property
-    def summary(self) -> str:
-        """The overall measurement as a sentence."""
-        if self.coverage is None or self.low is None or self.high is None:
-            return "Coverage was not measured: no contexts were kept apart to check the calibration."
-        return (
-            f"On {self.contexts} contexts not used for calibration, {self.kept} true tokens were certified: "
-            f"coverage {self.coverage:.3f} ({INTERVAL_LEVEL:.0%} interval {self.low:.3f} to {self.high:.3f}), "
-            f"asked for {1 - self.alpha:g}."
-        )
 
 
 def clopper_pearson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -111,10 +99,7 @@ def coverage_report(
     alpha: float | Fraction,
     seed: int = 0,
 ) -> CoverageReport:
-    """Measure the coverage of thresholds on contexts that they were not computed from.
-
-    Steps of one context depend on each other, so each row counts one step of each context.
-    """
+    """Measure the coverage of thresholds on contexts kept apart; each row counts one step of each context."""
     log_tau = np.array([entry.log_tau for entry in bins])  # (B,)
     kept = verification.values >= log_tau[positions.bins_of(verification.steps)]  # (n,)
     order = (verification.steps, verification.values)

@@ -1,13 +1,9 @@
 """Has the world moved since the calibration? Exchangeability tests of audits against the policy's own chains.
 
-One value an audit: the mean support of the first tokens that the policy chose, over a fixed window. Tokens of one
-audit depend on each other, and audits of different lengths are not alike; one value over one window makes audits the
-units. They are compared with the same value of the chains that the deployed policy wrote on calibration prompts. (True
-next tokens are no baseline: the policy never chooses a token outside the certified set.)
-
-The conformal test martingale (Vovk, Gammerman and Shafer 2005; simple jumper of Vovk et al. 2021) bets against
-exchangeability of baseline and audits in the order in which they came. Without drift it exceeds c with probability at
-most 1 / c over all time (Ville's inequality), so it may be looked at after every audit.
+One value an audit, so that audits are the units: the mean support of the first tokens that the policy chose. It is
+compared with that of the chains that the policy wrote on calibration prompts. The conformal test martingale (Vovk,
+Gammerman and Shafer 2005; simple jumper of Vovk et al. 2021) bets against exchangeability in the order of the audits.
+Without drift it ever exceeds c with probability at most 1 / c, so it may be looked at after every audit.
 """
 
 from __future__ import annotations
@@ -63,17 +59,14 @@ class DriftReport:
     """What the tests say of audits against a calibration.
 
     Attributes:
-        status: ``fresh``, ``watch``, ``recalibrate``, or ``unknown``.
         audits: Audits that count: long enough, and no token forced within the window.
         baseline: Contexts of the baseline.
-        window: Steps that count.
         martingale: Present value of the test martingale; 1 at the start.
-        peak: Its largest value so far; without drift it ever reaches c with probability at most 1 / c.
         p_values: Conformal p-value of each audit in order; uniform without drift.
         two_sample_p: Two-sided Mann-Whitney p-value of audits against the baseline; None without audits.
-        lower_share: How often an audit's value lies below a baseline context's (ties count half); 0.5 without drift.
+        lower_share: How often an audit's value lies below a baseline context's (ties count half).
         reason: Why nothing can be said; empty otherwise.
-        left_out: Audits that whoever chose them left out, oldest first.
+        left_out: Audits that do not count, oldest first.
     """
 
     status: DriftStatus
@@ -147,17 +140,13 @@ def drift_report(
     window: int = WINDOW,
     seed: int = 0,
 ) -> DriftReport:
-    """Test audits against a calibration.
+    """Test audits against a calibration with recorded chains.
 
     Args:
-        calibration: The calibration that the audits used, with recorded chains.
-        audits: The value of each audit in the order in which they were made, see :func:`audit_summary`; None for an
-            audit that does not count.
+        calibration: The calibration that the audits used.
+        audits: :func:`audit_summary` of each audit in order, None for one that does not count.
         window: Steps that count, the same as for ``audits``.
         seed: Seed of the tie-breaking draws.
-
-    Raises:
-        InvalidInputError: The window or the seed is outside its domain, or a value is NaN or above 0.
     """
     counted = as_log_support([audit for audit in audits if audit is not None], "audits")  # (n,)
     baseline = baseline_summaries(calibration.chosen, window)
@@ -184,10 +173,7 @@ def drift_report(
 def conformal_p_values(
     baseline: npt.NDArray[np.float64], audits: npt.NDArray[np.float64], seed: int = 0
 ) -> npt.NDArray[np.float64]:
-    """Smoothed conformal p-value of each audit among the baseline and the audits before it.
-
-    Independent and uniform on (0, 1) when baseline and audits are exchangeable; small for low values.
-    """
+    """Smoothed conformal p-value of each audit among the baseline and the audits before it; small for low values."""
     seen = sorted(baseline.tolist())
     draws = np.random.default_rng(check_seed(seed)).random(audits.size).tolist()
     p_values = []

@@ -106,43 +106,29 @@ class GroupSummary:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupContexts:
-    """The contexts of one group that have values."""
-
-    name: str
-    calibrated: tuple[int, ...]
-    verification: int
-    rows: int
-
-
-def group_contexts(
-    groups: ContextGroups, name: str, values: CalibrationValues, verification: CalibrationValues
-) -> GroupContexts:
-    """The contexts of a group in a calibration."""
+def group_summary(
+    groups: ContextGroups,
+    name: str,
+    values: CalibrationValues,
+    verification: CalibrationValues,
+    alpha: float,
+    shift: Shift,
+) -> GroupSummary:
+    """How much is known of a group; under weights, a level must exceed the new prompt's share of all weights."""
     members = groups.contexts(name)
     own = values.select(members)
-    calibrated, rows = np.unique(own.contexts).tolist(), int(np.unique(own.rows).size)
-    return GroupContexts(name, tuple(calibrated), verification.select(members).context_count, rows)
-
-
-def group_summary(group: GroupContexts, alpha: float, shift: Shift) -> GroupSummary:
-    """Say how much is known of a group.
-
-    Under weights, a level has a threshold if it exceeds the new prompt's share of all weights.
-    """
-    contexts, unit = len(group.calibrated), shift.level(Fraction(1))
-    weights = shift.of(np.array(group.calibrated, dtype=np.int64))  # (n,)
-    smallest = 1 / (unit * (contexts + 1))
+    calibrated, unit = np.unique(own.contexts), shift.level(Fraction(1))
+    weights = shift.of(calibrated)  # (n,)
+    smallest = 1 / (unit * (calibrated.size + 1))
     if weights is not None:
         total = sum(map(Fraction, weights.tolist()), Fraction(shift.test_weight))
         smallest = Fraction(shift.test_weight) / total
     return GroupSummary(
-        name=group.name,
-        contexts=contexts,
-        verification_contexts=group.verification,
+        name=name,
+        contexts=int(calibrated.size),
+        verification_contexts=verification.select(members).context_count,
         needed=minimum_contexts(shift.level(exact_alpha(alpha))),
         smallest_alpha=level_at_least(smallest),
-        effective=shift.effective(group.calibrated) if contexts else None,
-        rows=group.rows,
+        effective=shift.effective(calibrated.tolist()) if calibrated.size else None,
+        rows=int(np.unique(own.rows).size),
     )

@@ -1,12 +1,9 @@
 """When a threshold says anything: one rule, for calibrations, steps, chains, pages, reports and their verification.
 
-A threshold says nothing where there is none (too few contexts for alpha, so that every token passes), and where it is
-too weak. Two measures are at hand. Of a calibration only the threshold itself is known: below :data:`WEAKEST_TAU` even
-the bound on the set that it gives, ``1 / tau`` tokens, is about as large as the largest vocabularies. Of a step the set
-is known, and it is compared with the vocabulary. A token that is picked blindly is in a set by its share of the
-vocabulary, so that a set of :data:`LARGE` tells a token that the reading supports from chance no better than a test at
-that level. A set of :data:`MANY` is smaller, but where it holds nearly all of the probability, it refuses next to
-nothing that the model would write. A still smaller set that holds nearly all of it is not weak: the model is sure.
+Of a calibration only the threshold is known: below :data:`WEAKEST_TAU` even the bound ``1 / tau`` on its set is about
+as large as the largest vocabularies. Of a step the set is known: one of :data:`LARGE` is no better than a token that is
+picked blindly, and one of :data:`MANY` that holds nearly all of the probability refuses next to nothing. A smaller set
+that holds nearly all of it is not weak: the model is sure.
 """
 
 from __future__ import annotations

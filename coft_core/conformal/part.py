@@ -1,13 +1,16 @@
-"""One part of a calibration: the values of one masked branch, and the thresholds read off them."""
+"""One part of a calibration: the values of one masked branch, how they came about, and the thresholds read off them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Unpack
+from functools import cached_property
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
+import numpy.typing as npt
 
 from coft_core.conformal.bins import (
     USUAL_WIDTH,
@@ -17,10 +20,11 @@ from coft_core.conformal.bins import (
     PositionBins,
     bin_evenness,
     check_width,
+    rows_by_bin,
     stepwise_bins,
 )
 from coft_core.conformal.coverage import CoverageReport, coverage_report
-from coft_core.conformal.groups import ContextGroups, GroupSummary, group_contexts, group_summary
+from coft_core.conformal.groups import ContextGroups, GroupSummary, group_summary
 from coft_core.conformal.informative import silence
 from coft_core.conformal.quantile import (
     Estimator,
@@ -29,9 +33,9 @@ from coft_core.conformal.quantile import (
     check_estimator,
     check_seed,
     exact_alpha,
+    level_at_least,
     minimum_contexts,
 )
-from coft_core.conformal.record import ChainRecord, Reading, ReadingChanges
 from coft_core.conformal.rule import Rule
 from coft_core.conformal.sequence import (
     ChainCoverage,
@@ -39,16 +43,121 @@ from coft_core.conformal.sequence import (
     chain_coverage,
     sequence_threshold,
     usual_horizon,
+    whole_chains,
 )
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
+from coft_core.errors import CalibrationFormatError
 from coft_core.fingerprint import Fingerprint
+
+OTHER_THRESHOLDS = (
+    "The chains were generated under other thresholds than these, so the level is approximate; "
+    "calibrate again with these settings for an exact one."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How thresholds are read off a calibration's values; another reading of the same values gives other thresholds."""
+
+    alpha: float
+    estimator: str
+    bin_width: int
+    max_position: int
+    draws: int = 1
+    rho: float = 1.0
+    bin_spacing: BinSpacing = "widening"
+
+
+class ReadingChanges(TypedDict, total=False):
+    """Another reading of the same values."""
+
+    alpha: float | None
+    estimator: str | None
+    bin_width: int | None
+    max_position: int | None
+    draws: int | None
+    rho: float | None
+    bin_spacing: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One round of a rollout calibration: chains of fresh contexts under the thresholds of the round before."""
+
+    contexts: int
+    values: int
+    change: float
+    kept: int
+    consistent: bool
+    final: bool
+
+
+def is_settled(iteration: Iteration, tolerance: float) -> bool:
+    """Whether a round left the thresholds that generated it as they were."""
+    return iteration.change <= tolerance and iteration.consistent
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRecord:
+    """Chains of the deployed policy that a calibration rests on, or that its drift is measured against."""
+
+    reading: Reading
+    max_new_tokens: int
+    tolerance: float | None = None
+    iterations: tuple[Iteration, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last round left the thresholds as they were, at the coverage asked for."""
+        if self.tolerance is None or not self.iterations:
+            return False
+        return is_settled(self.iterations[-1], self.tolerance)
+
+    @property
+    def sentence(self) -> str:
+        """How the iteration ended."""
+        if self.tolerance is None or not self.iterations:
+            return "The thresholds were not iterated; chains were generated to measure drift against."
+        last, rounds = self.iterations[-1], len(self.iterations)
+        measured = (
+            f"changed a bin's tau by {last.change:.2g} (allowed: {self.tolerance:g}), and the thresholds before it "
+            f"certified {last.kept} of {last.contexts} fresh true tokens"
+        )
+        if self.settled:
+            return f"The thresholds settled: the last of {rounds} rounds {measured}."
+        return (
+            f"The thresholds did not settle before the budget of {rounds} rounds ended: the last {measured}; "
+            "give more prompts, or rely on the measured coverage."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionary; JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ChainRecord:
+        """Rebuild from :meth:`to_dict`."""
+        try:
+            record = cls(
+                # What was written before bins could widen was read in even ones.
+                reading=Reading(**dict[str, Any](bin_spacing="even") | data["reading"]),
+                max_new_tokens=int(data["max_new_tokens"]),
+                tolerance=None if data["tolerance"] is None else float(data["tolerance"]),
+                iterations=tuple(Iteration(**entry) for entry in data["iterations"]),
+            )
+            if any(math.isnan(entry.change) for entry in record.iterations):
+                raise ValueError("a change is NaN")
+        except (KeyError, TypeError, ValueError) as error:
+            raise CalibrationFormatError(f"The calibration's record of its chains is damaged ({error}).") from error
+        return record
+
 
 JOINT = ""
 """Name of the only part of a calibration with one masked branch."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """Thresholds by position for one masked branch, and all that is needed to read them off again."""
 
@@ -67,8 +176,6 @@ class Part:
     bin_spacing: BinSpacing = "widening"
     positions: PositionBins = field(init=False, compare=False, repr=False)
     bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
-    _coverage: CoverageReport | None = field(default=None, init=False, compare=False, repr=False)
-    _evenness: tuple[BinEvenness, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings and read off the thresholds."""
@@ -84,27 +191,19 @@ class Part:
         # Contexts kept apart need a weight too; without one the calibration is refused now, not when it is measured.
         self.shift.of(self.verification.contexts)
 
-    @property
+    @cached_property
     def coverage(self) -> CoverageReport:
-        """Coverage on the verification split, measured when it is first asked for."""
-        measured = self._coverage
-        if measured is None:
-            level = self.shift.level(self.exact_alpha)
-            measured = coverage_report(self._held_out, self.bins, self.positions, level, self.seed)
-            object.__setattr__(self, "_coverage", measured)
-        return measured
+        """Coverage on the verification split."""
+        level = self.shift.level(self.exact_alpha)
+        return coverage_report(self._held_out, self.bins, self.positions, level, self.seed)
 
-    @property
+    @cached_property
     def evenness(self) -> tuple[BinEvenness, ...]:
-        """Of each bin whose steps could be compared, over all contexts, whether they differ; see :attr:`coverage`."""
-        compared = self._evenness
-        if compared is None:
-            log_tau = np.array([entry.log_tau for entry in self.bins])  # (B,)
-            both = CalibrationValues.concat([self.values, self.verification])
-            kept = both.values >= log_tau[self.positions.bins_of(both.steps)]  # (n,)
-            compared = bin_evenness(kept, both.contexts, both.steps, self.positions)
-            object.__setattr__(self, "_evenness", compared)
-        return compared
+        """Of each bin whose steps could be compared, over all contexts, whether they differ."""
+        log_tau = np.array([entry.log_tau for entry in self.bins])  # (B,)
+        both = CalibrationValues.concat([self.values, self.verification])
+        kept = both.values >= log_tau[self.positions.bins_of(both.steps)]  # (n,)
+        return bin_evenness(kept, both.contexts, both.steps, self.positions)
 
     @property
     def estimator(self) -> Estimator:
@@ -147,11 +246,8 @@ class Part:
     @property
     def groups(self) -> tuple[GroupSummary, ...]:
         """How much is known of each group, in the order of their names; empty unless calibrated by group."""
-        return tuple(self._group(name) for name in self.context_groups.names)
-
-    def _group(self, name: str) -> GroupSummary:
-        contexts = group_contexts(self.context_groups, name, self.values, self.verification)
-        return group_summary(contexts, self.alpha, self.shift)
+        parts = self.values, self.verification, self.alpha, self.shift
+        return tuple(group_summary(self.context_groups, name, *parts) for name in self.context_groups.names)
 
     @property
     def silence(self) -> str:
@@ -174,15 +270,8 @@ class Part:
             asked["shift"] = Shift.bounded(rho)
         return replace(self, **asked)
 
-    def reweighted(
-        self,
-        weights: Mapping[int, float],
-        test_weight: float | None = None,
-        estimated: bool = False,
-        floor: float = EFFECTIVE_FLOOR,
-    ) -> Part:
-        """Thresholds for prompts of another density; see :meth:`coft_core.Calibration.reweighted`."""
-        shift = Shift.weighted(weights, test_weight, estimated)
+    def under(self, shift: Shift, floor: float = EFFECTIVE_FLOOR) -> Part:
+        """Thresholds under weights of contexts; see :meth:`coft_core.conformal.calibration.Calibration.reweighted`."""
         shift.require_effective(np.unique(self.values.contexts), max(floor, minimum_contexts(self.alpha)))
         return replace(self, shift=shift)
 
@@ -194,19 +283,13 @@ class Part:
 
     @property
     def horizon(self) -> int:
-        """Steps of a chain that :meth:`sequence` counts if no other horizon is asked for; 0 without values.
-
-        For rollouts the steps that their chains were given, else :func:`coft_core.conformal.sequence.usual_horizon`.
-        """
+        """Steps of a chain that :meth:`sequence` counts if no other horizon is asked for; 0 without values."""
         if self.fingerprint.source == "rollout" and self.chains is not None and len(self.values):
             return self.chains.max_new_tokens
         return usual_horizon(self.values)
 
     def sequence(self, alpha: float | None = None, horizon: int | None = None) -> SequenceThreshold:
-        """Threshold for whole chains (the paper's ``S = max_t s_t``), from the same values.
-
-        It rests on the chains that reach the horizon or end by themselves before it, and speaks only of such chains.
-        """
+        """Threshold for whole chains that reach the horizon or end by themselves (paper: ``S = max_t s_t``)."""
         risk = check_alpha(self.alpha if alpha is None else alpha)
         counted = (self.horizon or None) if horizon is None else horizon
         return replace(
@@ -224,3 +307,49 @@ class Part:
         if self.shift.kind != "weights":
             return self.verification
         return self.verification.select(self.shift.thinned(np.unique(self.verification.contexts), self.seed).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class BinSupport:
+    """What one position bin supports."""
+
+    label: str
+    contexts: int
+    smallest_alpha: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Certifiable:
+    """The smallest risk levels that a calibration supports; at any smaller one everything passes."""
+
+    contexts: int
+    overall: float | None
+    everywhere: float | None
+    sequence: float | None
+    bins: tuple[BinSupport, ...]
+
+
+def certifiable(values: CalibrationValues, rule: Rule, positions: PositionBins, horizon: int) -> Certifiable:
+    """Find the smallest risk levels that values support, exactly."""
+
+    def smallest(rule: Rule, values: npt.NDArray[np.floating], contexts: npt.NDArray[np.integer]) -> float | None:
+        return level_at_least(rule.units(values, contexts).smallest_alpha() / rule.shift.level(Fraction(1)))
+
+    bins = tuple(
+        BinSupport(
+            positions.label(index),
+            int(np.unique(values.contexts[rows]).size),
+            smallest(own_rule, values.values[rows], values.contexts[rows]),
+        )
+        for index, (rows, own_rule) in enumerate(rows_by_bin(values.steps, rule, positions))
+        if rows.size
+    )
+    whole = whole_chains(values, max(horizon, 1))
+    known = [entry.smallest_alpha for entry in bins if entry.smallest_alpha is not None]
+    return Certifiable(
+        contexts=values.context_count,
+        overall=min(known, default=None),
+        everywhere=(min if positions.spacing == "finest" else max)(known) if len(known) == len(bins) > 0 else None,
+        sequence=smallest(rule, whole.minima[whole.counted], whole.contexts[whole.counted]),
+        bins=bins,
+    )

@@ -1,10 +1,7 @@
 """Thresholds of split-conformal calibration, in log space and with exact ranks (paper Sec. 3.4).
 
-A calibration value is the log joint support ``m`` of a true next token; the threshold ``log_tau`` is chosen
-so that the true next token of a new context has ``m >= log_tau`` with probability at least ``1 - alpha``. The
-paper's score is ``s = 1 - exp(m)``: its upper quantile is the lower quantile of ``m``.
-
-What is outside its domain is refused as an :class:`InvalidInputError`.
+A calibration value is the log joint support ``m`` of a true next token. The paper's score is ``s = 1 - exp(m)``: its
+upper quantile is the lower quantile of ``m``.
 """
 
 from __future__ import annotations
@@ -94,10 +91,7 @@ def check_seed(seed: int) -> int:
 
 
 def conformal_rank(alpha: float | Fraction, n: int) -> int:
-    """Rank ``k = floor(alpha * (n + 1))`` of the threshold among ``n`` values, smallest first, exactly.
-
-    It is the mirror of the paper's ``ceil((1 - alpha) * (n + 1))``-th smallest score.
-    """
+    """Rank ``k = floor(alpha * (n + 1))`` of the threshold among ``n`` values, smallest first, exactly."""
     if n < 0:
         raise InvalidInputError(f"The number of contexts is {n}; it cannot be negative.")
     return math.floor(exact_alpha(alpha) * (n + 1))
@@ -119,10 +113,7 @@ def level_at_least(level: Fraction) -> float | None:
 
 
 def coverage_range(n: int, k: int, level: float = 0.95) -> tuple[float, float]:
-    """Where the coverage of one calibration can lie: the equal-tailed interval of ``Beta(n + 1 - k, k)``.
-
-    The law holds for ``n`` independent contexts with continuous values, one each (Vovk 2012).
-    """
+    """Where coverage lies: the equal-tailed interval of ``Beta(n + 1 - k, k)``, one value a context (Vovk 2012)."""
     if not 0 <= k <= n:
         raise InvalidInputError(f"The rank is {k}; it must lie between 0 and the number of contexts, {n}.")
     check_level(level)
@@ -159,24 +150,18 @@ def conformal_threshold(
 ) -> float:
     """Log-threshold ``log_tau`` that a new context's true next token reaches with probability ``1 - alpha``.
 
-    - ``hierarchical``: weight ``1 / ((K + 1) N_i)`` on each of the ``N_i`` values of context ``i`` of ``K``,
-      and ``1 / (K + 1)`` at ``-inf``; the threshold is the largest value ``m`` such that the values ``>= m``
-      weigh at least ``1 - alpha`` (Lee, Barber and Willett 2023). Sums are compared exactly, so no rounding
-      can move it.
-    - ``one_per_context``: the rank rule on one value drawn uniformly from each context (Dunn, Wasserman and
-      Ramdas 2022). Contexts are taken in the order of their ids and values in the order of their size, so the
-      draw depends on the data and ``seed``, not on the order of the rows. With ``draws`` above 1 the conformal
-      p-values of that many independent draws are averaged, and a token is kept if their mean exceeds ``alpha``.
-      Means of arbitrarily dependent p-values need the factor 2 (Rueschendorf 1982); these do not: ``draws`` rows
-      of each context are again exchangeable contexts, of ``draws`` values each, and the mean exceeds ``alpha``
-      exactly where the hierarchical rule on them keeps a token. Its level is therefore ``1 - alpha`` too.
-    - ``pooled``: the rank rule on all values as if they were exchangeable, as in the paper's Eq. 6. It does
-      not hold ``1 - alpha`` when a context gives several values.
+    - ``hierarchical``: weight ``1 / ((K + 1) N_i)`` on each of the ``N_i`` values of context ``i`` of ``K``, and
+      ``1 / (K + 1)`` at ``-inf``; the largest value ``m`` such that the values ``>= m`` weigh at least ``1 - alpha``
+      (Lee, Barber and Willett 2023).
+    - ``one_per_context``: the rank rule on one value drawn from each context (Dunn, Wasserman and Ramdas 2022). With
+      ``draws`` above 1 a token is kept if the mean of the draws' p-values exceeds ``alpha``. Means of dependent
+      p-values need the factor 2 (Rueschendorf 1982); these do not: ``draws`` rows of each context are again
+      exchangeable contexts, and the mean exceeds ``alpha`` exactly where the hierarchical rule on them keeps a token.
+    - ``pooled``: the rank rule on all values as if they were exchangeable, as in the paper's Eq. 6; it does not hold
+      ``1 - alpha`` when a context gives several values.
 
-    With one value per context all three are the ``conformal_rank(alpha, n)``-th smallest value.
-
-    Under covariate shift, ``weights`` are the density ratios of the calibration contexts and ``test_weight`` that
-    of the new one (Tibshirani et al. 2019); a context's weight is spread evenly over its values.
+    Under covariate shift, ``weights`` are density ratios (Tibshirani et al. 2019), spread evenly over a context's
+    values.
 
     Args:
         values: Log joint support of true next tokens, ``(n,)``, at most 0; ``-inf`` is allowed.
@@ -189,8 +174,7 @@ def conformal_threshold(
         test_weight: Shift weight of the new context; only its size relative to ``weights`` matters.
 
     Returns:
-        The threshold, in nats; ``-inf`` (everything is certified) when there are too few contexts for
-        ``alpha``.
+        The threshold, in nats; ``-inf`` (everything is certified) when there are too few contexts for ``alpha``.
 
     Raises:
         InvalidInputError: An argument is outside its domain; the text names the value's index.
@@ -206,11 +190,7 @@ def conformal_threshold(
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What an estimator counts: K exchangeable units with the values of each.
-
-    Unit ``i`` weighs ``w_i / (sum w + w_new)``, spread evenly over its values; a new unit's own share
-    ``w_new / (sum w + w_new)`` lies at ``-inf``.
-    """
+    """K exchangeable units; unit ``i`` weighs ``w_i / (sum w + w_new)``, spread evenly over its values."""
 
     values: npt.NDArray[np.float64]
     codes: npt.NDArray[np.intp]
@@ -218,10 +198,7 @@ class Units:
     test_weight: float = 1.0
 
     def threshold(self, alpha: Fraction) -> float:
-        """Largest value ``m`` such that the values ``>= m`` weigh at least ``1 - alpha``; ``-inf`` if they never do.
-
-        Sums are decided exactly, so no rounding can move the threshold.
-        """
+        """Largest ``m`` such that the values ``>= m`` weigh at least ``1 - alpha``, exactly; else ``-inf``."""
         sizes = np.bincount(self.codes)  # (K,)
         if self.weights is None and sizes.size == self.values.size:
             k = conformal_rank(alpha, self.values.size)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +19,41 @@ from coft_core.conformal.quantile import (
     check_seed,
     conformal_rank,
     coverage_range,
+    minimum_contexts,
     units,
 )
 from coft_core.conformal.shift import Shift
 from coft_core.types import BinState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A log-threshold and what it rests on, of a position bin or of whole chains.
+
+    ``inherited``: that of the nearest calibrated bin; ``uninformative``: every token passes, or nearly every one.
+    """
+
+    state: BinState
+    log_tau: float
+    contexts: int
+    values: int
+    rank: int
+    # 95 % range of coverage, Beta(n + 1 - k, k) over n contexts; None where that law does not hold: without a
+    # threshold, under shift weights, and for ``pooled`` with several values per context.
+    coverage_low: float | None = None
+    coverage_high: float | None = None
+    effective_contexts: float | None = None
+    needed: int = 0
+
+    @property
+    def tau(self) -> float:
+        """Threshold as a probability; 0 when everything passes."""
+        return math.exp(self.log_tau)
+
+    @property
+    def rests_on(self) -> dict[str, Any]:
+        """Its fields by name, for a threshold that says more."""
+        return {item.name: getattr(self, item.name) for item in fields(Threshold)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,44 +73,29 @@ class Rule:
 
     def units(self, values: npt.NDArray[np.floating], contexts: npt.NDArray[np.integer]) -> Units:
         """The units of some values and their contexts, ``(n,)`` each."""
-        return self._formed(values, contexts, np.unique(contexts, return_inverse=True)[1])
-
-    def _formed(
-        self, values: npt.NDArray[np.floating], contexts: npt.NDArray[np.integer], codes: npt.NDArray[np.intp]
-    ) -> Units:
-        support, weights = values.astype(np.float64), self.shift.of(contexts)  # (n,) each
-        return units(support, codes, self.estimator, self.seed, self.draws, weights, self.shift.test_weight)
+        support, codes = values.astype(np.float64), np.unique(contexts, return_inverse=True)[1]  # (n,) each
+        shift = self.shift
+        return units(support, codes, self.estimator, self.seed, self.draws, shift.of(contexts), shift.test_weight)
 
     def threshold(
         self, values: npt.NDArray[np.floating], contexts: npt.NDArray[np.integer], alpha: Fraction
     ) -> Threshold:
         """The threshold of some values and their contexts, ``(n,)`` each, at a risk level."""
-        contexts_seen, codes = np.unique(contexts, return_inverse=True)  # (K,), (n,)
-        log_tau = self._formed(values, contexts, codes).threshold(alpha)
-        counted = values.size if self.estimator == "pooled" else contexts_seen.size
+        seen = np.unique(contexts)  # (K,)
+        log_tau = self.units(values, contexts).threshold(alpha)
+        counted = values.size if self.estimator == "pooled" else seen.size
         rank = conformal_rank(alpha, counted)
         weighted = self.shift.kind == "weights"
-        lawful = log_tau > -np.inf and counted == contexts_seen.size and not weighted
-        low, high = coverage_range(contexts_seen.size, rank) if lawful else (None, None)
-        effective = self.shift.effective(contexts_seen.tolist()) if weighted else None
-        return Threshold(log_tau, int(contexts_seen.size), int(values.size), rank, low, high, effective)
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A log-threshold and what it rests on."""
-
-    log_tau: float
-    contexts: int
-    values: int
-    rank: int
-    # 95 % range of coverage, Beta(n + 1 - k, k) over n contexts; None where that law does not hold: without a
-    # threshold, under shift weights, and for ``pooled`` with several values per context.
-    coverage_low: float | None
-    coverage_high: float | None
-    effective: float | None
-
-    @property
-    def state(self) -> BinState:
-        """``calibrated``, or ``uninformative`` where it says nothing, see :mod:`coft_core.conformal.informative`."""
-        return "calibrated" if self.log_tau > -np.inf and not is_weak(self.log_tau) else "uninformative"
+        lawful = log_tau > -np.inf and counted == seen.size and not weighted
+        low, high = coverage_range(seen.size, rank) if lawful else (None, None)
+        return Threshold(
+            state="calibrated" if log_tau > -np.inf and not is_weak(log_tau) else "uninformative",
+            log_tau=log_tau,
+            contexts=int(seen.size),
+            values=int(values.size),
+            rank=rank,
+            coverage_low=low,
+            coverage_high=high,
+            effective_contexts=self.shift.effective(seen.tolist()) if weighted and seen.size else None,
+            needed=minimum_contexts(alpha),
+        )

@@ -1,13 +1,9 @@
 """Certificates for whole chains: the sequence score, and the union bound beside it (paper, App. "Beyond Tokens").
 
-The paper's sequence score is ``S = max_t s_t``; in log space its mirror is ``M = min_t m_t``, the least supported token
-of a chain. One value of ``M`` a chain makes chains the units, so tokens need not be independent of each other.
-
-``M`` of a chain that was cut short says nothing of the tokens that it would still have had. A threshold is therefore
-for a *horizon*, and rests only on chains that reach it, or that ended by themselves before it; it speaks of such chains
-alone. Chains that were cut short are left out where none ended by itself: the statement is then about chains that reach
-the horizon. Where some did, leaving out would favour short chains, which are cut less often, and a chain that was cut
-short counts as one that misses every threshold instead.
+The paper's score is ``S = max_t s_t``; in log space its mirror is ``M = min_t m_t``, the least supported token of a
+chain. A chain that was cut short says nothing of the tokens it would still have had, so a threshold is for a *horizon*
+and rests on chains that reach it or end by themselves before it. Chains cut short are left out if none ended by itself.
+Otherwise that would favour short chains, which are cut less often, and they count as chains that miss every threshold.
 """
 
 from __future__ import annotations
@@ -24,10 +20,10 @@ from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.informative import TOO_WEAK, is_weak
 from coft_core.conformal.quantile import exact_alpha, minimum_contexts
-from coft_core.conformal.rule import Rule
+from coft_core.conformal.rule import Rule, Threshold
 from coft_core.conformal.values import UNKNOWN, CalibrationValues, draw_one_per_context
 from coft_core.errors import InvalidInputError
-from coft_core.types import BinState, Step
+from coft_core.types import Step
 
 HORIZON_SHARE = Fraction(9, 10)
 """Share of the contexts that must reach a horizon, or end before it, where none is asked for."""
@@ -45,23 +41,6 @@ class ChainLengths:
     longest: int = 0
     known: bool = True
 
-    @property
-    def sentence(self) -> str:
-        """The law in words."""
-        if not self.known:
-            return UNKNOWN_ENDS
-        parts = [f"{self.reached} reach the horizon"]
-        if self.ended:
-            parts.append(f"{self.ended} end by themselves before it")
-        if self.cut:
-            parts.append(
-                f"{self.cut} are cut short before it and {'count as missed' if self.ended else 'are left out'}"
-            )
-        if not self.reached + self.ended:
-            return f"Of its chains, {_listed(parts)}."
-        span = f"{self.shortest} to {self.longest} steps" if self.longest > self.shortest else f"{self.longest} steps"
-        return f"Of its chains, {_listed(parts)}; those used count {span} (median {self.median:g})."
-
 
 UNKNOWN_ENDS = (
     "This calibration was saved by an earlier version, which did not note how its chains ended, so nothing is said of "
@@ -70,30 +49,12 @@ UNKNOWN_ENDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceThreshold:
-    """Threshold for the least supported token of a chain, counted up to the horizon.
+class SequenceThreshold(Threshold):
+    """Threshold for the least supported token of a chain that reaches the horizon, or ends by itself before it."""
 
-    All true tokens of a new context's chain reach it together with probability at least ``1 - alpha``, if the chain
-    reaches the horizon or ends by itself before it.
-    """
-
-    log_tau: float
     alpha: float
-    state: BinState
-    contexts: int
-    sequences: int
     horizon: int
-    rank: int
-    coverage_low: float | None = None
-    coverage_high: float | None = None
-    effective_contexts: float | None = None
     lengths: ChainLengths = ChainLengths()
-    needed: int = 0
-
-    @property
-    def tau(self) -> float:
-        """Threshold as a probability; 0 when every chain passes."""
-        return math.exp(self.log_tau)
 
     @property
     def applies(self) -> str:
@@ -165,10 +126,7 @@ def whole_chains(values: CalibrationValues, horizon: int | None = None) -> Whole
 
 
 def usual_horizon(values: CalibrationValues) -> int:
-    """The longest horizon that nine contexts in ten reach, or end before: the one read where none is asked for.
-
-    It is chosen by lengths alone; a horizon that is named in advance, such as the steps of an audit, is exact.
-    """
+    """The longest horizon that nine contexts in ten reach, or end before; chosen by lengths, not by values."""
     chains = whole_chains(values)
     if not chains.lengths.size:
         return 0
@@ -188,20 +146,7 @@ def sequence_threshold(
     counted_steps = usual_horizon(values) if horizon is None else horizon
     chains = whole_chains(values, max(counted_steps, 1) if horizon is None else horizon)
     threshold = (rule or Rule()).threshold(chains.minima[chains.counted], chains.contexts[chains.counted], risk)
-    return SequenceThreshold(
-        log_tau=threshold.log_tau,
-        alpha=float(risk),
-        state=threshold.state,
-        contexts=threshold.contexts,
-        sequences=threshold.values,
-        horizon=counted_steps,
-        rank=threshold.rank,
-        coverage_low=threshold.coverage_low,
-        coverage_high=threshold.coverage_high,
-        effective_contexts=threshold.effective if threshold.contexts else None,
-        lengths=chains.law(max(counted_steps, 1)),
-        needed=minimum_contexts(risk),
-    )
+    return SequenceThreshold(float(risk), counted_steps, chains.law(max(counted_steps, 1)), **threshold.rests_on)
 
 
 def chains_of(horizon: int, ended: bool) -> str:
@@ -255,11 +200,7 @@ class Sequences:
         return chains_of(self.horizon, ended)
 
     def certifies(self, steps: Sequence[Step], finished: str | None = None) -> bool | None:
-        """Whether every token of a chain reaches the threshold of each family masked in its prompt.
-
-        None where nothing can be said: there is no step, the chain is none of those that the certificates speak of
-        (:attr:`applies`), it was decoded without these thresholds, or none of its families has one.
-        """
+        """Whether each token reaches the threshold of each masked family; None where nothing can be said."""
         calibrated = self._calibrated
         taus = {name: threshold.log_tau for name, threshold in calibrated}
         parts = [part for step in steps for part in step.families]
@@ -272,10 +213,6 @@ class Sequences:
 
 def _counted(steps: int) -> str:
     return "1 step" if steps == 1 else f"{steps} steps"
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 @dataclass(frozen=True, slots=True)

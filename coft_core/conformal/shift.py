@@ -1,8 +1,7 @@
 """Deployment prompts that are not distributed like the calibration's: a bound on the density ratio, or weights.
 
-Either keeps a guarantee under covariate shift: the law of the prompts changes, the law of the values given the prompt
-does not. A bound ``rho`` on the density ratio costs a factor on alpha (paper, Theorem 5); weights proportional to the
-ratio give the weighted quantile of Tibshirani, Barber, Candes and Ramdas (2019).
+The law of the prompts changes, the law of the values given the prompt does not. A bound ``rho`` costs a factor on alpha
+(paper, Theorem 5); weights give the weighted quantile of Tibshirani, Barber, Candes and Ramdas (2019).
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ class DensityRatio:
     Attributes:
         weights: Ratio at each calibration prompt, ``(n,)``, with mean about 1.
         target_weights: Ratio at each deployment prompt, ``(m,)``.
-        separability: Cross-validated area under the ROC curve: 0.5, the two sets cannot be told apart; 1, they do not
-            overlap and no weight can repair that.
+        separability: Cross-validated area under the ROC curve: 0.5, alike; 1, no overlap, which no weight can repair.
     """
 
     weights: npt.NDArray[np.float64]
@@ -64,14 +62,8 @@ class DensityRatio:
 def estimate_density_ratio(calibration: Sequence[str], target: Sequence[str]) -> DensityRatio:
     """Estimate how much likelier each prompt is in deployment than in the calibration.
 
-    Features are hashed lower-case words (scaled to length 1) and the logarithm of the number of words. A logistic
-    regression with an L2 penalty (its strength chosen by cross-validation) gives the odds, which are the density ratio
-    up to the two sets' sizes. The estimate uses prompts alone, never values, and is as good as these features: the
-    level becomes approximate.
-
-    Args:
-        calibration: Calibration prompts, one per row.
-        target: Prompts of the deployment.
+    A logistic regression on hashed lower-case words and the logarithm of their number gives the odds, which are the
+    density ratio up to the two sets' sizes. The estimate is as good as these features: the level becomes approximate.
 
     Raises:
         InvalidInputError: A set has fewer than :data:`LEAST_PROMPTS` prompts.
@@ -141,12 +133,11 @@ class Shift:
     """What is assumed of the deployment prompts.
 
     Attributes:
-        kind: ``none``: as the calibration's; ``bound``: the density ratio is at most ``rho``; ``weights``: it is
-            proportional to the weights.
+        kind: As the calibration's; a density ratio of at most ``rho``; or one proportional to the weights.
         rho: Bound of the density ratio, at least 1.
         contexts: Calibration and verification contexts that have a weight, ascending.
         weights: Their weights, in that order.
-        test_weight: Weight of a new prompt; the largest that is expected makes one threshold serve all of them.
+        test_weight: Weight of a new prompt; the largest expected makes one threshold serve all.
         estimated: Whether the weights were estimated; the level is then approximate.
     """
 
@@ -159,14 +150,7 @@ class Shift:
 
     @classmethod
     def bounded(cls, rho: float) -> Shift:
-        """A density ratio of at most ``rho``.
-
-        The bound is on contexts that reach the step: where deployed chains reach a late step more often than the
-        calibration's, it must bound the ratio among those.
-
-        Raises:
-            InvalidInputError: ``rho`` is below 1 or not finite; a ratio of two densities is at least 1 somewhere.
-        """
+        """A density ratio of at most ``rho``, on contexts that reach the step."""
         if not 1 <= rho <= LARGEST_RATIO:
             raise InvalidInputError(
                 f"The density ratio's bound rho is {rho}; choose 1 (no shift) or larger, at most {LARGEST_RATIO:,}."
@@ -175,11 +159,7 @@ class Shift:
 
     @classmethod
     def weighted(cls, weights: Mapping[int, float], test_weight: float | None = None, estimated: bool = False) -> Shift:
-        """A density ratio proportional to weights by context; a new prompt weighs as much as the largest if None.
-
-        Raises:
-            InvalidInputError: There is no weight, or one is no finite number above 0.
-        """
+        """A density ratio proportional to weights by context; a new prompt weighs as much as the largest if None."""
         if not weights:
             raise InvalidInputError("There are no shift weights; give one per context.")
         contexts = sorted(weights)
@@ -210,11 +190,7 @@ class Shift:
         return None if weights is None else effective_size(weights)
 
     def require_effective(self, contexts: npt.NDArray[np.integer], needed: float) -> None:
-        """Refuse weights that leave too few effective contexts.
-
-        Raises:
-            InvalidInputError: There are fewer, or a context has no weight.
-        """
+        """Refuse weights that leave too few effective contexts."""
         effective = self.effective(contexts.tolist())
         if effective is not None and effective < needed:
             raise InvalidInputError(
@@ -223,10 +199,7 @@ class Shift:
             )
 
     def thinned(self, contexts: npt.NDArray[np.integer], seed: int) -> npt.NDArray[np.integer]:
-        """Keep each context with probability weight over largest weight: what is left is a sample of the target.
-
-        Coverage measured on it is coverage under the shift, with independent contexts and exact intervals.
-        """
+        """Keep each context with probability weight over largest weight: what is left is a sample of the target."""
         weights = self.of(contexts)
         if weights is None or not contexts.size:
             return contexts
@@ -261,15 +234,7 @@ class Shift:
 
 
 def weights_by_context(weights: Sequence[float], contexts: Sequence[int]) -> dict[int, float]:
-    """Weights given per row of a prompt set, by context.
-
-    Args:
-        weights: One weight per row.
-        contexts: The rows' contexts, see :func:`coft_core.conformal.split.context_numbers`.
-
-    Raises:
-        InvalidInputError: The lengths differ, a weight is unusable, or rows of one context have different weights.
-    """
+    """Weights given per row of a prompt set, by context (see :func:`coft_core.context_numbers`)."""
     listed = check_weights(weights)
     if listed.size != len(contexts):
         raise InvalidInputError(f"There are {listed.size} weights for {len(contexts)} rows; give one per row.")

@@ -16,12 +16,8 @@ from coft_core.types import Example
 def context_numbers(examples: Sequence[Example], by_group: bool = False) -> list[int]:
     """Number of each example's context, in the order in which contexts first appear.
 
-    Rows that share a ``context`` are one context, every other row is a context of its own. A ``group`` says whom a row
-    is about, and nothing of what depends on what.
-
-    Args:
-        examples: The rows of a prompt set.
-        by_group: Whether thresholds are asked by group, so that each row must have one.
+    Rows that share a ``context`` are one context, every other row is its own. ``by_group`` requires a group of each
+    row.
 
     Raises:
         InvalidInputError: By group, a row has no group, or the rows of one context have several.
@@ -43,10 +39,7 @@ def held_out_contexts(
     seed: int,
     groups: ContextGroups | None = None,
 ) -> list[int]:
-    """Draw the contexts that are kept apart to measure coverage.
-
-    Whatever the share, each threshold (each family's in each group) keeps at least as many contexts as its level needs.
-    """
+    """Draw the contexts that are kept apart to measure coverage; each threshold keeps as many as its level needs."""
     generator = np.random.default_rng(seed)
     owned = {name: set(members) for name, members in contexts.items()}
     everything = set().union(*owned.values())

@@ -19,10 +19,7 @@ ROUNDING = 1e-4
 
 
 BELOW = 1e-4
-"""How far under the thresholds that were read off those lie that are in force, in nats: twice the rounding of float32.
-
-Coarser number types round by more than could be given away; there a copy can still fall on either side.
-"""
+"""Nats by which thresholds in force lie under those that were read off: twice the rounding of float32."""
 
 
 def as_log_support(values: npt.ArrayLike, what: str = "values") -> npt.NDArray[np.float64]:
@@ -126,10 +123,7 @@ _DAMAGE = (ValueError, TypeError, EOFError, OSError, MemoryError, zipfile.BadZip
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CalibrationValues:
-    """Values of a calibration, kept so that any threshold can be read off again without the model.
-
-    The arrays are copied and read-only.
-    """
+    """Values of a calibration, from which any threshold can be read again without the model; copied and read-only."""
 
     values: npt.NDArray[np.float32]  # (n,) each; natural logarithms
     steps: npt.NDArray[np.int32]  # from 0
@@ -206,27 +200,19 @@ class CalibrationValues:
     def lowered(self) -> CalibrationValues:
         """The values by :data:`BELOW` lower, for thresholds that are in force.
 
-        A threshold is the support of some prompt's true token. A copy of that prompt has the same support, up to the
-        rounding of its batch, so that it would lie on the one or the other side as its neighbours have it.
+        A copy of the prompt that made a threshold has the same support up to the rounding of its batch, and must not
+        fall below.
         """
         return replace(self, values=self.values - np.float32(BELOW))
 
     @property
     def sequences(self) -> npt.NDArray[np.intp]:
-        """Chain of each value, ``(n,)``, from 0: a new one begins where context or row changes or the step falls.
-
-        Values of one chain must stand together in the order of their steps, as calibration writes them.
-        """
+        """Chain of each value, ``(n,)``, from 0: a new one begins where context or row changes or the step falls."""
         if not len(self):
             return np.empty(0, dtype=np.intp)
         begins = (np.diff(self.contexts) != 0) | (np.diff(self.rows) != 0) | (np.diff(self.steps) <= 0)  # (n - 1,)
         numbers: npt.NDArray[np.intp] = np.concatenate([[0], np.cumsum(begins)]).astype(np.intp)
         return numbers
-
-    @property
-    def ends_known(self) -> bool:
-        """Whether it was noted how every chain ended."""
-        return bool((self.ends != UNKNOWN).all())
 
     @property
     def context_count(self) -> int:
@@ -241,10 +227,7 @@ class CalibrationValues:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CalibrationValues:
-        """Rebuild from :meth:`to_bytes`, or from data of an older version, whose chains have no rows or unknown ends.
-
-        Nothing in it is executed.
-        """
+        """Rebuild from :meth:`to_bytes`, also of an older version without rows or ends; nothing is executed."""
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
                 arrays = {f.name: archive[f.name] for f in fields(cls) if f.name in archive or f.name not in _ADDED}

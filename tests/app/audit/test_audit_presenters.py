@@ -61,7 +61,7 @@ def chain_of(steps, alpha):
     weakest = supports.index(min(supports))
     lengths = ChainLengths(reached=301, ended=111, shortest=6, median=40, longest=HORIZON)
     sequence = SequenceThreshold(
-        math.log(CHAIN_TAU), alpha, "calibrated", 412, 412, HORIZON, 41, 0.87, 0.93, lengths=lengths, needed=9
+        alpha, HORIZON, lengths, state="calibrated", log_tau=math.log(CHAIN_TAU), contexts=412, values=412, rank=41
     )
     silent = why_silent(sequence, len(steps), "end")
     own = all(step.state == "calibrated" for step in steps)

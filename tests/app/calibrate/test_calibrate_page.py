@@ -1,4 +1,4 @@
-"""The calibrate page clicked through: a prompt set, a run, and past runs."""
+"""The calibrate page clicked through: a prompt set, its settings, a run, its result, and past runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.calibrate.service import CalibrationService, request_from_json
-from app.shared.audits import CalibrationRequest
+from app.shared.audits import CalibrationRequest, CalibrationView, ReadingRequest
 from app.shared.jobs import JobContext, JobService
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
 from db.prompt_sets import PromptSetsRepository
 from tests.app.shared.test_accessibility import faulty
+from tests.records import drift_report
+from tests.story.seed import CALIBRATION, calibrate_anew, prompt
 
 GOOD = "prompt,reference,group\nThe nurse said that he, left,a\nThe cook said that she, stayed,b\n"
 MIXED = GOOD + "The clerk said that he,,c\n" + "".join(f",left {number},d\n" for number in range(60))
@@ -48,10 +50,11 @@ def unfold(page: Page, name: str) -> None:
     expect(page.locator(f"#{name} .label-wrap")).to_have_attribute("aria-expanded", "true")
 
 
-def pick(page: Page, label: str, option: str) -> None:
-    """Choose from a menu, and wait until its list is gone: the next menu may offer the same words."""
-    page.get_by_label(label, exact=True).first.click()
-    page.get_by_role("option", name=option, exact=True).click()
+def pick(page: Page, label: str, option: str, of_result: bool = False) -> None:
+    """Choose from a menu of the form or of the result, and wait until its list is gone."""
+    menus = page.get_by_label(label, exact=True)
+    (menus.last if of_result else menus.first).click()
+    page.get_by_role("option", name=option, exact=not of_result).click()
     expect(page.get_by_test_id("dropdown-option")).to_have_count(0)
 
 
@@ -183,3 +186,157 @@ def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Pag
     expect(page.locator("#unfinished li")).to_have_count(0)
     expect(page.locator("#runs li")).to_have_count(2)
     assert faulty(page) == []
+
+
+DRAWN_ANEW = """(node) => {
+  const late = node.cloneNode(true);
+  ["data-summary", "aria-expanded"].forEach((name) => late.removeAttribute(name));
+  node.replaceWith(late);
+}"""
+"""The head of a fold as Gradio draws it, which on a slow machine is long after the rest of the page."""
+
+
+@pytest.mark.slow
+def test_a_choice_brings_its_fields_and_what_is_folded_says_what_it_holds(
+    page: Page, services: Services, tmp_path, picture
+):
+    summary = page.locator("#fold-estimator .label-wrap")
+    expect(summary).to_have_attribute("data-summary", "hierarchical, each step")
+    unfold(page, "fold-estimator")
+    width = page.locator("#fold-estimator").get_by_label("Steps of a bin").first
+    expect(width).to_be_hidden()
+    pick(page, "Estimator", "one per context: one token each")
+    pick(page, "Steps that share a threshold", "the same number throughout, as in the paper")
+    expect(summary).to_have_attribute("data-summary", "one per context, even bins of 8")
+    expect(width).to_be_visible()
+    expect(page.locator("#fold-estimator").get_by_label("Draws that are averaged").first).to_be_visible()
+    summary.evaluate(DRAWN_ANEW)
+    expect(summary).to_have_attribute("data-summary", "one per context, even bins of 8")
+    expect(summary).to_have_attribute("aria-expanded", "true")
+    unfold(page, "fold-check")
+    for source, visible in (("Rollouts: ", "#rollouts"), ("The references: ", "#fold-check")):
+        page.get_by_label(source).first.check()
+        expect(page.locator(visible)).to_be_visible()
+    expect(page.locator("#rollouts")).to_be_hidden()
+    upload(page, tmp_path, GOOD)
+    expect(page.locator("#estimate")).to_contain_text("2 prompts")
+    unfold(page, "fold-mask")
+    page.get_by_label("One masked view for each family").check()
+    page.get_by_label("by hand").check()
+    expect(page.locator("#estimate")).to_contain_text("check again")
+    expect(page.locator("#shares input:visible")).to_have_count(8)
+    page.locator("#shares").get_by_label("gender").fill("0.05")
+    expect(page.locator("#shares-sum .caution, #shares-sum.caution, #shares-sum p.caution")).to_be_visible()
+    page.locator("#run").click()
+    expect(page.locator(".toast-body")).to_have_count(1)
+    assert services[JobService].list()[0].title == CALIBRATION
+    picture(page, "calibrate-shares-1440-light")
+    page.locator("#shares").get_by_label("gender").fill("0.01")
+    made = run(page, services)
+    assert (made.mask_layout, made.estimator, made.bin_spacing) == ("factorized", "one_per_context", "even")
+    assert dict(made.alpha_by_family)["gender"] == 0.01
+
+
+@pytest.fixture
+def shown(visit):
+    """Open a run, by default the first one, and wait for its pictures."""
+
+    def opener(number: int = 1, anchor: str = "", **options: object) -> Page:
+        page = visit(f"/calibrate?run={number}{anchor}", **options)
+        expect(page.locator("#support-plot .barlayer .point").first).to_be_attached()
+        return page
+
+    return opener
+
+
+def first_threshold(page: Page):
+    return page.locator("#thresholds tbody tr").first
+
+
+def set_number(page: Page, name: str, value: str) -> None:
+    page.locator(f"#{name} input[type=number]").fill(value)
+
+
+@pytest.mark.slow
+def test_a_result_is_read_otherwise_at_once_without_a_run_and_can_be_downloaded(
+    shown, services: Services, monkeypatch, picture
+):
+    service, readings = services[CalibrationService], []
+    view = service.view
+
+    def recorded(calibration_id: int, reading: ReadingRequest | None = None) -> CalibrationView:
+        readings.append(reading)
+        return view(calibration_id, reading)
+
+    monkeypatch.setattr(service, "view", recorded)
+    monkeypatch.setattr(service, "drift", lambda number: drift_report("recalibrate"))
+    page = shown(anchor="#drift")
+    expect(page.locator("#drift .badge.drift-recalibrate")).to_be_visible()
+    expect(page.locator("#drift-plot .scatterlayer .points path")).to_have_count(24)
+    expect(page.locator("#drift")).to_be_in_viewport()
+    expect(page.locator("#thresholds tbody tr")).to_have_count(5)
+    expect(page.locator("#alphas tbody tr")).to_have_count(5)
+    expect(page.locator("#thresholds-plot")).to_have_attribute("role", "img")
+    picture(page, "calibrate-1440-light")
+    with page.expect_download() as waiting:
+        page.locator("#result").get_by_role("button", name="Download").click()
+    assert waiting.value.suggested_filename == "calibration-1.zip"
+
+    expect(first_threshold(page)).to_contain_text("0.070")
+    set_number(page, "read-alpha", "0.05")
+    expect(first_threshold(page)).to_contain_text("0.045")
+    note = page.locator("#read-note")
+    expect(note).to_have_attribute("aria-live", "polite")
+    expect(page.locator("#alphas tbody tr strong").first).to_have_text("0.05")
+    expect(page.locator("#support-plot")).to_contain_text("τ 0.045")
+    page.locator("#read-reset").click()
+    expect(first_threshold(page)).to_contain_text("0.070")
+    expect(page.locator("#read-alpha input[type=number]")).to_have_value("0.1")
+    page.locator("#read-alpha input[type=range]").focus()
+    page.keyboard.press("ArrowRight")
+    expect(note).to_contain_text("0.101")
+    set_number(page, "read-width", "4")
+    expect(first_threshold(page)).to_contain_text("1–4")
+    expect(page.locator("#read-draws")).to_have_count(0)
+    pick(page, "Estimator", "one per context: one token each", of_result=True)
+    expect(page.locator("#read-draws")).to_be_visible()
+    assert (readings[-1].bin_width, readings[-1].estimator) == (4, "one_per_context")
+    assert len(services[JobService].list("calibration")) == 1
+    assert faulty(page) == []
+
+
+@pytest.mark.slow
+def test_a_run_by_group_stands_beside_another_fits_every_width_and_is_weighted_anew(
+    shown, services: Services, tmp_path: Path, picture
+):
+    name = "A run of rollouts by group with a name that is rather long"
+    page = shown(calibrate_anew(services, tmp_path, name, "rollout", by_group=True))
+    pick(page, "Group", "street", of_result=True)
+    expect(page.locator(".toast-message-item")).to_have_count(1)
+    pick(page, "Group", "ward", of_result=True)
+    expect(page.locator("#result")).to_contain_text("ward")
+    page.locator("#read-reset").click()
+    pick(page, "Other run", "Ward notes, reference", of_result=True)
+    rows = page.locator("#compare-table tbody tr")
+    expect(rows).to_have_count(6)
+    lines = page.locator("#compare-plot .scatterlayer .js-line")
+    expect(lines.nth(1)).to_be_attached()
+    assert len({line.evaluate("(node) => node.style.strokeDasharray") for line in lines.all()}) == 2
+    before = rows.first.text_content() or ""
+    set_number(page, "read-alpha", "0.2")
+    expect(rows.first).not_to_have_text(before)
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator("#saved")).to_contain_text("Copied.")
+    for width in (768, 1280, 1920):
+        page.set_viewport_size({"width": width, "height": 1000})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        picture(page, f"calibrate-result-{width}")
+    page.locator("#runs").get_by_role("button", name="Ward notes, reference", exact=True).click()
+    expect(page.locator("#result h2").first).to_have_text("Result: Ward notes, reference")
+    expect(page.locator("#reweight-go")).to_be_disabled()
+    path = tmp_path / "in use.csv"
+    path.write_text("\n".join(["prompt", *map(prompt, range(60))]), "utf-8")
+    page.locator("#reweight-file input[type=file]").set_input_files(path)
+    page.locator("#reweight-go").click()
+    expect(page.locator("#result h2").first).to_have_text("Result: Ward notes, reference, weighted")
+    expect(page.locator("#runs li")).to_have_count(3)

@@ -60,22 +60,15 @@ def tokens(work):
     return sum(len(row.example.prompt) + len(row.example.reference) for row in work.rows)
 
 
-def test_references_take_what_their_tokens_take(work, monkeypatch):
-    machine = Machine(monkeypatch, a_call=0.001, a_token=0.0001)
-    asked = work()
-    found = Trial(asked, machine).estimate()
-    assert found.seconds == pytest.approx(tokens(asked) * 0.0001, rel=0.05)
-    assert (found.prompts, found.contexts, found.needed, found.tried) == (200, 100, 9, LARGEST_TRIAL)
-    assert machine.now < 2
-
-
-def test_a_slow_model_is_tried_on_fewer_prompts(work, monkeypatch):
-    machine = Machine(monkeypatch, a_call=0.0, a_token=0.004)
-    asked = work()
-    found = Trial(asked, machine).estimate()
-    assert found.seconds == pytest.approx(tokens(asked) * 0.004, rel=0.1)
-    assert found.tried < 8
-    assert machine.now < 2
+def test_references_take_what_their_tokens_take_and_a_slow_model_is_tried_on_fewer(work, monkeypatch):
+    for a_call, a_token, fewest, most in ((0.001, 0.0001, LARGEST_TRIAL, LARGEST_TRIAL), (0.0, 0.004, 1, 7)):
+        machine, asked = Machine(monkeypatch, a_call, a_token), work(lam=0.3, max_iterations=4)
+        found = Trial(asked, machine).estimate()
+        assert found.seconds == pytest.approx(tokens(asked) * a_token, rel=0.1)
+        assert (found.prompts, found.contexts, found.needed) == (200, 100, 9)
+        assert fewest <= found.tried <= most
+        assert machine.now < 2
+        assert {(request.max_iterations, request.lam) for _, request in machine.runs} == {(1, 0.3)}
 
 
 def test_what_every_batch_costs_is_not_multiplied_by_the_prompts(work, monkeypatch):
@@ -93,21 +86,10 @@ def test_rollouts_take_what_reading_and_each_further_token_take(work, monkeypatc
     expected = 200 / 16 * (50 * 0.01 + 49 * 16 * 0.0001) + tokens(asked) * 0.0001
     assert Trial(asked, machine).estimate().seconds == pytest.approx(expected, rel=0.1)
     assert max(request.max_new_tokens for _, request in machine.runs) <= 5
-
-
-def test_recorded_chains_are_added_to_the_references(work, monkeypatch):
-    machine = Machine(monkeypatch, a_call=0.001, a_token=0.0001)
-    plain = Trial(work(), machine).estimate().seconds
-    chains = Trial(work(record_chains=True, max_new_tokens=50), machine).estimate().seconds
-    assert chains > 1.5 * plain
-
-
-def test_a_trial_runs_without_what_only_makes_sense_for_all_prompts(work, monkeypatch):
-    machine = Machine(monkeypatch, a_call=0.001, a_token=0.0001)
-    Trial(work(count=40, weighting="column", by_group=True, max_iterations=4, lam=0.3), machine).estimate()
-    for _, request in machine.runs:
-        assert (request.weighting, request.by_group, request.max_iterations) == ("none", False, 1)
-        assert request.lam == 0.3
+    plain, recorded = (
+        Trial(work(record_chains=chains, max_new_tokens=50), machine).estimate().seconds for chains in (False, True)
+    )
+    assert recorded > 1.5 * plain
 
 
 def test_prompts_with_nothing_masked_are_counted_and_leave_factorized_masks_their_time(work, monkeypatch):

@@ -256,24 +256,6 @@ def test_only_an_unfinished_calibration_that_nobody_resumed_is_resumed(wired, pr
         wired[CalibrationService].resume(404)
 
 
-def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, prompts):
-    """Its payload knows fewer settings; those that came later have the values that it had without them."""
-    request = replace(REQUEST, bin_spacing="even")
-    wired[JobService].wait(wired[CalibrationService].submit(prompts, request))
-    names = (
-        "name", "model", "lam", "alpha", "estimator", "temperature", "top_p", "top_k", "sentinel", "seed",
-        "verification_share", "accept_errors", "masked_families", "user_list_id",
-    )  # fmt: skip
-    old = {name: value for name, value in asdict(request).items() if name in names}
-    rows = wired[CalibrationService]._prompt_sets.list()[0].id
-    job = interrupted(wired, {"prompt_set_id": rows, "request": old})
-    assert wired[JobService].get(job).resumable
-    resumed = wired[JobService].wait(wired[CalibrationService].resume(job))
-    assert resumed.status == "done"
-    first, second = (stored(wired, item) for item in (resumed, wired[JobService].get(1)))
-    assert same(first, second)
-
-
 def test_a_payload_that_cannot_be_read_is_refused(wired):
     for payload in (
         {},

@@ -13,33 +13,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audit.words import bin_verdict
-from app.calibrate.result_page import READING_FIELDS, ResultHandlers, reading_from, reading_note
-from app.calibrate.result_words import (
-    MOST_ROWS,
-    alphas,
-    fingerprint,
-    promises,
-    prompts_needed,
-    ranges_by_reason,
-    result_checks,
-    result_head,
-    silent_because,
-    thresholds,
-)  # fmt: skip
+from app.calibrate.result_page import AS_CALIBRATED, READING_FIELDS, ResultHandlers, reading_from, reading_note
 from app.calibrate.service import CalibrationService
 from app.calibrate.trial import CalibrationEstimate
 from app.calibrate.words import (
+    alphas,
     comparison_choices,
     comparison_settings,
     comparison_thresholds,
     drift_foot,
     drift_head,
     estimate_panel,
+    fingerprint,
+    prompts_needed,
+    ranges_by_reason,
+    result_checks,
+    result_head,
+    risk,
     runs_list,
-)
+    silent_because,
+    steps_named,
+)  # fmt: skip
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_status
-from app.shared.format import duration
 from app.shared.job_watch import job_said, job_status, resumable_jobs
 from app.shared.prompt_form import accept_box, marked_text, needs_mapping, preview_rows, prompt_set, row_errors
 from app.shared.prompt_sets import ParsedPromptSet, PromptPreview, RowError
@@ -47,7 +43,7 @@ from app.shared.wiring import Services
 from coft_core.conformal.informative import TOO_FEW, TOO_WEAK
 from coft_core.types import FAMILIES, Span
 from tests.browser import Seeded
-from tests.records import drift_report, job_view
+from tests.records import job_view
 from tests.story.seed import KINDS, with_every_kind
 
 NASTY = "<img src=x onerror=alert(1)>"
@@ -99,48 +95,25 @@ OWN = ("calibrated", math.log(0.02))
 
 def test_each_range_of_steps_is_usable_or_has_a_reason_and_none_is_both(services):
     shown = with_states(services, WEAK, WEAK, OWN, ("calibrated", math.log(0.01)), OPEN, WEAK)
-    ranges = ranges_by_reason(shown)
-    assert ranges == {"": ["3–4"], TOO_WEAK: ["1–2", "6"], TOO_FEW: ["5"]}
-    assert "2 of 6 ranges" in result_head(shown)
-    assert promises(shown).count("<ul") == 1
-    assert "<strong>Steps 3–4</strong>" in promises(shown)
+    assert ranges_by_reason(shown) == {"": ["3–4"], TOO_WEAK: ["1–2", "6"], TOO_FEW: ["5"]}
     assert ranges_by_reason(view(services)) == {
         "": ["1–24"],
         TOO_FEW: ["25–32"],
         "the threshold is borrowed from 17–24 and was not tested": ["33 and later"],
     }
-    assert set(ranges_by_reason(view(services, alpha=0.002))) > {""}
     assert not ranges_by_reason(view(services, alpha=0.002))[""]
+    assert [steps_named(labels) for labels in ("1", "3–4", "1, 6")] == ["step 1", "steps 3–4", "steps 1, 6"]
 
 
-def test_what_certifies_nothing_says_why_and_is_not_the_main_way_on(services):
-    assert "btn primary" in result_head(view(services))
+def test_what_certifies_nothing_says_how_many_prompts_would_help(services):
     assert silent_because(view(services)) == ""
     few = view(services, alpha=0.002)
-    apart = few.coverage[0].contexts
-    assert prompts_needed(few) == math.ceil(499 * (413 + apart) / 413)
+    assert prompts_needed(few) == math.ceil(499 * (413 + few.coverage[0].contexts) / 413)
     assert f"{prompts_needed(few):,}" in silent_because(few)
-    for shown in (few, with_states(services, WEAK, OPEN)):
-        assert silent_because(shown) in unescape(result_head(shown))
-        assert "btn primary" not in result_head(shown)
-
-
-def test_a_long_table_is_folded_and_a_short_one_is_not(services):
-    assert "<details" not in thresholds(view(services))
-    assert "<details" in thresholds(with_states(services, *[OWN] * (MOST_ROWS + 1)))
-
-
-def test_small_thresholds_have_one_format(services):
-    cells = re.findall(
-        r">(0\.\d+|[\d.]+e-\d+)<", thresholds(with_states(services, WEAK, ("calibrated", math.log(0.00002))))
-    )
-    assert "0.000000070" in cells
-    assert not any("e" in cell for cell in cells)
-
-
-def test_whole_chains_are_promised_with_their_horizon_their_lengths_and_what_was_measured(services):
-    shown = promises(view(services))
-    assert all(figure in shown for figure in ("16 steps", "373", "118 of 122", "0.967 (0.918 to 0.991)"))
+    (weak,) = with_states(services, WEAK).bins
+    assert (weak.silence, bin_verdict(weak)[1]) == (TOO_WEAK, f"{TOO_WEAK}.")
+    assert calibration_status(with_states(services, WEAK))[0] == "uninformative"
+    assert calibration_status(with_states(services, WEAK, OWN))[0] == "calibrated"
 
 
 def test_everything_of_a_run_is_replaced_at_once(services):
@@ -155,47 +128,15 @@ def test_everything_of_a_run_is_replaced_at_once(services):
 
 def test_coverage_is_held_against_the_level_of_the_shown_family(services):
     shown = view(services, "factorized")
-    head = result_head(shown)
-    assert "asked for 0.95" in head
-    assert "at its share 0.05 of alpha 0.10" in head
+    assert (risk(shown), shown.alpha) == (0.05, 0.1)
     assert "agrees with 0.95" in result_checks(shown)
-    families = result_checks(shown).split('id="families"')[1].split("</section>")[0]
-    assert families.count("<tr>") == 3
-    assert 'id="families"' not in result_checks(view(services))
-
-
-def test_groups_under_the_needed_size_are_called_refused(services):
-    shown = result_checks(view(services, "grouped"))
-    assert shown.count("own thresholds</span>") == 2
-    assert "refused: 9 contexts needed" in shown
-
-
-def test_drift_is_a_mark_a_word_and_a_sentence():
-    for status in ("fresh", "watch", "recalibrate", "unknown"):
-        report = drift_report(status)
-        shown = drift_head(report)
-        assert f"drift-{status}" in shown
-        assert report.sentence in shown
-        assert bool(drift_foot(report)) == (status != "unknown")
-        assert ("Record chains" in shown) == (status == "unknown")
-
-
-def test_a_comparison_lists_what_differs_and_folds_what_is_equal(services):
-    first, second = view(services), view(services, "rollout")
-    shown = comparison_settings(first, second)
-    differ, equal = shown.split("<details>")
-    assert ">references<" in differ
-    assert ">rollouts<" in differ
-    assert "tokenizer" in equal
-    assert "Nothing." in comparison_settings(first, first)
 
 
 def test_a_comparison_gives_no_difference_where_a_threshold_is_missing(services):
-    shown = comparison_thresholds(view(services), view(services, alpha=0.05))
-    rows = shown.split("<tr>")[2:]
-    assert "−0.025" in rows[0]
-    assert "–</td>" in rows[3]
-    assert "inherited" in rows[4]
+    rows = comparison_thresholds(view(services), view(services, alpha=0.05)).split("<tr>")[2:]
+    assert ["−0.025" in rows[0], "–</td>" in rows[3], "inherited" in rows[4]] == [True] * 3
+    differ, equal = comparison_settings(view(services), view(services, "rollout")).split("<details>")
+    assert (">references<" in differ, "tokenizer" in equal) == (True, True)
 
 
 def test_the_shown_run_is_not_offered_for_comparison(services):
@@ -225,17 +166,12 @@ def test_a_column_that_matters_and_is_missing_opens_the_columns():
     assert not needs_mapping(parsed({"prompt": "prompt", "reference": "reference"}, ("id",)))
 
 
-def test_a_row_with_two_errors_counts_once():
-    errors = (RowError(2, "prompt", "a"), RowError(2, "spans", "b"), RowError(5, "spans", "c"))
-    assert "2 of 9" in row_errors(errors, 9)
-    assert row_errors((), 9) == ""
-
-
 def test_who_agreed_to_leave_rows_out_is_asked_again_when_more_are_bad():
     few, more = ([RowError(line, "prompt", "a") for line in range(2, 2 + count)] for count in (1, 3))
     assert accept_box(9, more, few).constructor_args["value"] is False
     assert "value" not in accept_box(9, few, few).constructor_args
     assert accept_box(9, few).constructor_args["value"] is False
+    assert "1 of 9" in row_errors((*few, RowError(2, "spans", "b")), 9), "a row with two errors counts once"
 
 
 def test_the_estimate_warns_when_the_contexts_that_are_left_do_not_suffice():
@@ -244,11 +180,6 @@ def test_the_estimate_warns_when_the_contexts_that_are_left_do_not_suffice():
     assert "Too weak to say anything" in estimate_panel(found, 0.1, 0.5)
     assert "about 1 h 30 min" in estimate_panel(found, 0.1, 0.25)
     assert "2 prompts mask nothing" in estimate_panel(replace(found, unmasked=2), 0.1, 0.25)
-
-
-def test_a_time_is_as_rough_as_it_is_long():
-    shown = [duration(seconds) for seconds in (0.2, 5, 89, 140, 7260)]
-    assert shown == ["less than 1 s", "about 5 s", "about 89 s", "about 2 min", "about 2 h 01 min"]
 
 
 def test_a_screen_reader_is_told_of_quarters_only():
@@ -271,35 +202,16 @@ def values(shown: CalibrationView, **changed: object) -> list[object]:
     return [{**usual, "group": "", "family": shown.family, **changed}[name] for name in READING_FIELDS]
 
 
-def test_untouched_controls_ask_for_the_calibrated_reading(services):
+def test_only_what_was_changed_is_asked_for_and_the_note_names_it(services):
     for kind in ("reference", *KINDS):
         shown = view(services, kind)
         assert reading_from(values(shown), shown) == ReadingRequest(), kind
-
-
-def test_only_what_was_changed_is_asked_for(services):
     shown = view(services, "grouped")
     assert reading_from(values(shown, alpha=0.05, group="ward"), shown) == ReadingRequest(alpha=0.05, group="ward")
     assert reading_from(values(shown, draws=9), shown) == ReadingRequest()
     averaged = reading_from(values(shown, draws=9, estimator="one_per_context"), shown)
     assert averaged == ReadingRequest(estimator="one_per_context", draws=9)
-
-
-def test_the_note_names_each_change_of_a_reading(services):
-    base = view(services, "weighted")
-    shown = view(services, "weighted", alpha=0.05, bin_width=4)
-    assert "alpha 0.05 instead of 0.10, bins of 4 instead of 8" in reading_note(shown, base)
-    bounded = replace(view(services, rho=2.0), effective_contexts=None)
-    assert "ρ in place of the weights" in reading_note(bounded, base)
-    assert math.isclose(base.alpha, 0.1)
-    assert "As it was calibrated." in reading_note(base, base)
-
-
-def test_a_threshold_that_is_too_weak_is_told_so_wherever_it_shows(services):
-    shown = with_states(services, WEAK)
-    (weak,) = shown.bins
-    assert weak.silence == TOO_WEAK
-    assert '<td colspan="2" class="caution">' in thresholds(shown)
-    assert calibration_status(shown)[0] == "uninformative"
-    assert bin_verdict(weak)[1] == f"{TOO_WEAK}."
-    assert calibration_status(with_states(services, WEAK, OWN))[0] == "calibrated"
+    base, other = view(services, "weighted"), view(services, "weighted", alpha=0.05, bin_width=4)
+    assert "alpha 0.05 instead of 0.10, bins of 4 instead of 8" in reading_note(other, base)
+    assert "ρ in place of the weights" in reading_note(replace(view(services, rho=2.0), effective_contexts=None), base)
+    assert reading_note(base, base) == AS_CALIBRATED

@@ -151,13 +151,6 @@ def test_another_version_of_the_embedded_calibration_is_stored_once_beside_the_o
             assert own[CalibrationStore].install_embedded(tmp_path / name).id == record.id
 
 
-def test_the_embedded_calibration_cannot_be_deleted(wired):
-    embedded = [c for c in wired[CalibrationService].list() if c.embedded]
-    assert embedded
-    with pytest.raises(ServiceError, match="comes with the program"):
-        wired[CalibrationService].delete(embedded[0].id)
-
-
 def test_a_calibration_by_group_is_read_for_each_group(wired, made):
     view = made(grouped_rows(), by_group=True)
     assert [group.name for group in view.groups] == ["a", "b"]
@@ -207,14 +200,6 @@ def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(
     assert view.summary.id not in [item.id for item in wired[CalibrationService].list()]
 
 
-def test_a_calibration_on_rollouts_keeps_its_rounds_and_chains(made):
-    view = made(SAID, **ROLLOUT)
-    assert view.summary.source == "rollout"
-    assert [entry.final for entry in view.iterations][-1] is True
-    assert view.has_chains
-    assert any("settle" in note for note in view.notes)
-
-
 @pytest.mark.parametrize("layout", ["joint", "factorized"])
 def test_chains_are_recorded_on_the_contexts_kept_apart_where_they_are_enough(wired, made, layout):
     few = made(grouped_rows(20), **CHAINS, mask_layout=layout)
@@ -240,14 +225,10 @@ def test_weights_of_a_column_are_those_of_the_contexts(wired, made):
     assert stored == replace(plain.reweighted({i: 1 + i % 2 for i in range(60)}), created=stored.created)
 
 
-def test_a_bound_on_the_density_ratio_is_part_of_the_stored_calibration(wired, made):
+def test_a_bound_on_the_density_ratio_is_stored_and_one_that_leaves_no_level_is_read_without_a_threshold(made):
     view = made(rho=2.0)
-    assert view.reading.rho == 2
-    assert view.bins[0].needed == 19
+    assert (view.reading.rho, view.bins[0].needed) == (2, 19)
     assert any("at most 2" in note for note in view.notes)
-
-
-def test_a_bound_that_leaves_no_level_is_read_without_a_threshold(made):
     view = made(grouped_rows(8), rho=4.0, by_group=True, verification_share=0.0)
     assert view.smallest_alpha.overall == pytest.approx(4 / 9)
     small = made(grouped_rows(3), rho=4.0, by_group=True, verification_share=0.0)
@@ -349,8 +330,11 @@ def test_contexts_of_the_file_count_as_one_each(made):
     assert made(rows, verification_share=0.0).summary.contexts == 10
 
 
-def test_what_a_calibration_says_is_json(wired, made):
-    for view in (made(), made(grouped_rows(), **CHAINS, mask_layout="factorized"), made(SAID, **ROLLOUT)):
+def test_what_a_calibration_says_is_json_and_rollouts_keep_their_rounds(wired, made):
+    rolled = made(SAID, **ROLLOUT)
+    assert (rolled.summary.source, rolled.iterations[-1].final, rolled.has_chains) == ("rollout", True, True)
+    assert any("settle" in note for note in rolled.notes)
+    for view in (made(), made(grouped_rows(), **CHAINS, mask_layout="factorized"), rolled):
         text = json.dumps(calibration_json(view), allow_nan=False)
         assert json.loads(text)["calibration_id"] == view.summary.id
         json.dumps(drift_json(wired[CalibrationService].drift(view.summary.id)), allow_nan=False)

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.compare.chains import align, beside, first_divergence
+from app.compare.chains import ChainSummary, Comparison, PairComparison, align, beside, first_divergence
 from app.compare.charts import LINES, changed_figure, sensitivity_figure, vanilla_figure
 from app.compare.charts import chain_divergence_figure as divergence_figure
 from app.compare.page import LiveChains
-from app.compare.types import ChainSummary, Comparison, PairComparison
 from app.compare.words import (
     cell,
     chain_names,
@@ -18,7 +17,7 @@ from app.compare.words import (
     differences_table,
     memory,
     row_sentences,
-    summary_table,
+    summary_rows,
 )
 from app.compare.words import compared_columns_from as columns_from
 from app.shared.audits import AuditSettings, AuditView, MaskPiece, MaskPreview
@@ -101,15 +100,18 @@ def test_a_token_that_certification_refuses_is_said_to_be_left_out_for_that_reas
     assert "goes from 0.38 to 0.05" in said
 
 
+def figures(shown, names=("Vanilla", "COFT")):
+    """The rows of the summary by their title."""
+    return {title: row for title, *row in summary_rows(shown, names)}
+
+
 def test_the_tables_count_the_steps_and_name_each_columns_own_settings(both):
-    summary = summary_table(both, ["Vanilla", "COFT"])
-    assert '<td class="n">+1.12</td>' in summary
-    assert 'Aligned steps that differ from Vanilla</th><td class="n">–</td><td class="n">2</td>' in summary
+    summary = figures(both)
+    assert summary["Largest sensitivity"][1] == "+1.12"
+    assert summary["Aligned steps that differ from Vanilla"] == ["–", "2"]
     third = chain(3, TEXTS[1], replace(COFT, lam=0.9, calibration_id=None))
     table = differences_table(comparison(*both.chains, third), ["Vanilla", "COFT", "<b>"])
-    assert 'lambda</th><td class="">–</td><td class="">0.6</td><td class="">0.9</td>' in table
-    assert "Ward notes, reference" in table
-    assert "&lt;b&gt;" in table
+    assert all(said in table for said in ('<td class="">0.9</td>', "Ward notes, reference", "&lt;b&gt;"))
     alike = comparison(both.chains[0], chain(5, TEXTS[0], VANILLA))
     assert "same prompt and settings" in differences_table(alike, ["a", "b"])
 
@@ -166,12 +168,12 @@ def without_vanilla(step):
 def test_memory_and_time_stand_with_what_they_are_and_a_dash_where_nothing_is_known(both):
     footprint = Footprint((10, 12), (1000, 1000), 5_000_000, 2_500_000)
     known = replace(both.chains[1], footprint=footprint, seconds_per_token=0.0123, mean_tv_factual=0.25)
-    table = summary_table(comparison(both.chains[0], known), ["Vanilla", "COFT"])
-    assert 'Keys and values, computed</th><td class="n">–</td><td class="n">30 kB</td>' in table
-    assert 'Further models, their weights</th><td class="n">–</td><td class="n">2.5 MB</td>' in table
-    assert 'Time per token, ms</th><td class="n">–</td><td class="n">12.3</td>' in table
-    assert 'From vanilla, total variation</th><td class="n">–</td><td class="n">0.250</td>' in table
-    assert "measured peak" not in table
+    summary = figures(comparison(both.chains[0], known))
+    assert summary["Keys and values, computed"] == ["–", "30 kB"]
+    assert summary["Further models, their weights"] == ["–", "2.5 MB"]
+    assert summary["Time per token, ms"] == ["–", "12.3"]
+    assert summary["From vanilla, total variation"] == ["–", "0.250"]
+    assert not any("measured peak" in title for title in summary)
     assert [memory(size) for size in (None, 0, 900, 4_200_000, 3_000_000_000)] == ["–", "–", "1 kB", "4.2 MB", "3.0 GB"]
 
 

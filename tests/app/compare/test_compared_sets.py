@@ -1,8 +1,10 @@
 """Comparisons over prompt sets: numbers against slow computations, one set of prompts for all, nothing run twice."""
 
 import csv
+import json
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 from statistics import fmean, median
 
 import pytest
@@ -11,14 +13,15 @@ import scipy.stats
 from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.bootstrap import services
-from app.compare.chains import mean_of, parted
+from app.compare.chains import SetCell, SetColumn, SetComparison, SetRequest, SetRow, column_means, mean_of, parted
 from app.compare.service import ComparisonService
+from app.compare.set_words import PAGE_ROWS, column_names, means_rows, set_message, set_query
 from app.compare.sets import SetComparisonService
-from app.compare.types import SetCell, SetRequest
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.jobs import JobService
+from coft_core.decode.cost import Footprint
 from db.comparisons import ComparisonsRepository, MeasuredStepRecord
 from db.types import NotFoundError
 from tests.conftest import load_tiny
@@ -206,3 +209,117 @@ def test_an_unfinished_chain_parts_only_at_a_token_that_differs():
     assert parted((done, going), (long, other), False)[1].parted_at == 0
     # A chain with a step of an earlier store has no divergence from vanilla.
     assert [mean_of(given) for given in ([0.5, None], [], [0.5, math.inf])] == [None, None, math.inf]
+
+
+@pytest.fixture
+def questions(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("question,group\nThe nurse said he,men\nThe nurse said she,women\n")
+    return path
+
+
+def compare(questions, *more):
+    shared = ("--columns", "prompt=question", "--model", "tiny", "--steps", 4, "--calibration", "none")
+    return ("compare-set", "run", "--prompts", questions, *shared, *more)
+
+
+def test_a_set_is_run_shown_again_and_deleted(questions, tmp_path, command):
+    out = tmp_path / "tables"
+    code, text, _ = command(
+        *compare(questions, "--policy", "vanilla,coft,sdd", "--set", "sdd.decay=20", "--out", out, "--json")
+    )
+    assert code == 0
+    found = json.loads(text)
+    assert [own["settings"]["policy"] for own in found["columns"]] == ["vanilla", "coft", "sdd"]
+    assert found["columns"][2]["settings"]["parameters"] == {"decay": 20.0}
+    assert found["columns"][0]["means"]["mean_tv_factual"]["mean"] == 0
+    assert found["columns"][1]["means"]["mean_tv_factual"]["mean"] > 0
+    tables = sorted(out.iterdir())
+    assert [len(list(csv.DictReader(path.open(newline="", encoding="utf-8")))) for path in tables][1] == 6
+    _, text, _ = command("compare-set", "show", found["comparison_id"], "--json")
+    assert json.loads(text) == found
+    _, text, _ = command("compare-set", "show", found["comparison_id"])
+    assert all(said in text for said in ("COFT: batch 2, 2 finished", "From vanilla, total variation", "n = 2"))
+    _, text, _ = command("compare-set", "list")
+    assert "people  2 prompts  vanilla, coft, sdd" in text
+    _, text, _ = command("compare-set", "delete", found["comparison_id"])
+    assert "deleted; its sessions stay" in text
+
+
+def test_a_set_that_cannot_be_compared_is_refused_in_one_sentence(questions, command):
+    for policies, sentence in (("vanilla", "choose 2 to 8"), ("vanilla,guess", "There is no policy 'guess'")):
+        code, _, error = command(*compare(questions, "--policy", policies))
+        assert code == 1
+        assert sentence in error
+
+
+PAIR = (AuditSettings(policy="vanilla"), AuditSettings(policy="coft", calibration_id=1))
+QUERY = {"set": "4", "order": "line", "column": "0", "page": "1", "descending": False}
+
+
+def shown_row(line, prompt="Who <got> it?", state="finished", sessions=(1, 2)):
+    cells = (
+        SetCell(state, sessions[0], mean_tv_factual=0.0),
+        SetCell(state, sessions[1], parted_at=2, parted=True, mean_tv_factual=0.1 * line, error="Too long."),
+    )
+    return SetRow(line, prompt, "men & women", None, cells)
+
+
+def shown_set(rows, columns=PAIR):
+    made = tuple(
+        SetColumn(
+            7 + place, own, None, len(rows), 0, column_means(rows, place), Footprint((4,), (10,), 2000, 0), None, False
+        )
+        for place, own in enumerate(columns)
+    )
+    return SetComparison(4, "Hiring", datetime(2026, 3, 4, tzinfo=UTC), "p.csv", made, tuple(rows), False, False, ())
+
+
+def test_a_row_opens_the_sessions_of_all_its_columns_and_text_is_escaped():
+    shown = set_message(shown_set([shown_row(2)]), set_query(QUERY))["rows"]
+    assert 'data-sessions="1,2"' in shown
+    assert "Who &lt;got&gt; it?" in shown
+    assert "men &amp; women" in shown
+    assert '<td class="n first">3</td>' in shown, "steps count from 1"
+
+
+def test_a_row_that_a_column_has_no_session_for_cannot_be_opened():
+    shown = set_message(
+        shown_set([shown_row(2, sessions=(1, None)), shown_row(3, state="failed", sessions=(None, None))]),
+        set_query(QUERY),
+    )
+    assert "data-sessions" not in shown["rows"]
+    assert 'title="Too long."><span class="caution">failed</span>' in shown["rows"]
+
+
+def test_means_have_their_interval_their_number_and_a_dash_for_what_nothing_is_known_of():
+    rows = {title: row for title, *row in means_rows(shown_set([shown_row(1), shown_row(2), shown_row(3)]).columns)}
+    assert rows["From vanilla, total variation"] == ["0.000 (n = 3)", "0.200 (0.000 to 0.448, n = 3)"]
+    assert rows["Weights of the model"] == ["2 kB", "2 kB"]
+    assert not {"Weights of further models", "Certified share"} & set(rows), "nothing is known of them"
+
+
+def test_rows_come_in_pages_and_a_page_beyond_the_last_is_the_last():
+    message = set_message(
+        shown_set([shown_row(line) for line in range(2, PAGE_ROWS + 12)]), set_query({**QUERY, "page": "9"})
+    )
+    assert (message["page"], message["pages"], message["where"]) == (2, 2, "51 to 60 of 60")
+    assert message["rows"].count("<tr data-line") == 10
+
+
+def test_the_column_that_sorts_says_so():
+    query = set_query({**QUERY, "order": "mean_tv_factual", "column": "1", "descending": True})
+    shown = set_message(shown_set([shown_row(2)]), query)["rows"]
+    assert shown.count('aria-sort="descending"') == 1
+    assert shown.index('aria-sort="descending"') > shown.index('data-column="0"')
+
+
+def test_columns_of_one_policy_are_told_apart_by_their_settings():
+    twice = (PAIR[1], replace(PAIR[1], lam=0.9))
+    assert column_names(shown_set([shown_row(2)], twice).columns) == ["COFT (λ 0.60, α 0.10)", "COFT (λ 0.90, α 0.10)"]
+
+
+@pytest.mark.parametrize(("change", "sentence"), [({"order": "id"}, "no order 'id'"), ({"page": "x"}, "page cannot")])
+def test_a_query_that_cannot_be_read_is_one_sentence(change, sentence):
+    with pytest.raises(ServiceError, match=sentence):
+        set_query({**QUERY, **change})

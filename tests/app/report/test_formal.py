@@ -12,6 +12,7 @@ import pypdf
 import pytest
 from markupsafe import escape
 
+from app.calibrate.words import evenness_sentence
 from app.report import formal
 from app.report.pdf import pdf_of
 from app.report.service import FORMAL, ReportService
@@ -19,8 +20,8 @@ from app.shared.errors import ServiceError
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statement
 from coft_core import effects, messages
 from coft_core.assets import assets_path
-from coft_core.conformal.bins import BinEvenness, evenness_sentence
-from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Iteration
+from coft_core.conformal.bins import BinEvenness
+from coft_core.conformal.part import OTHER_THRESHOLDS, ChainRecord, Iteration
 from coft_core.conformal.shift import Shift
 from coft_core.decode.plan import NOTHING_MASKED
 from coft_core.errors import InvalidInputError

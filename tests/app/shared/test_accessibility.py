@@ -17,8 +17,8 @@ from playwright.sync_api import Page, TimeoutError, expect
 
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
+from app.compare.chains import SetRequest
 from app.compare.sets import SetComparisonService
-from app.compare.types import SetRequest
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.service import EvaluationService

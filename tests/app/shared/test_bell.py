@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.batch.service import BatchRequest, BatchService
+from app.compare.chains import SetRequest
 from app.compare.sets import SetComparisonService
-from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings
 from app.shared.bell import Bell
 from app.shared.errors import ServiceError

@@ -18,7 +18,7 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.sampling import choose, keyed_uniform
-from coft_core.types import Certificate, Sampling
+from coft_core.types import Sampling
 from tests.coft_core.calibrate.conftest import PlainDetector
 
 TEXTS = ("the old man said", "the nurse wrote a long letter", "an old tree", "somebody said", "the man")
@@ -148,30 +148,6 @@ class TestIteration:
         assert copy.chosen == made.chosen
         assert copy.coverage == made.coverage
 
-    def test_policy_of_the_same_settings_is_certified_and_does_not_drift(self, model, made):
-        policy = cc.FactorizedCoftPolicy(0.6, made)
-        runs = [
-            cc.generate(model, e.prompt, policy, max_new_tokens=4, seed=i, detector=PlainDetector())
-            for i, e in enumerate(EXAMPLES[:10])
-        ]
-        assert all(Certificate.read(run.certificate).certified for run in runs)
-        assert made.sequences().certifies(runs[0].steps) in (True, False)
-        report = cc.drift_report(made, [cc.audit_summary(run.steps, 4) for run in runs], window=4)
-        assert report.status in ("fresh", "watch")
-        assert report.baseline == 40
-        other = made.read(by_family={"gender": 0.3, "age": 0.1})
-        assert cc.drift_report(other, [], window=4).reason.endswith("other thresholds than these")
-
-    def test_one_family_gives_the_calibration_of_its_joint_mask(self, model):
-        masked = [e for i, e in enumerate(EXAMPLES[:40]) if i % 4 != 2]
-        (parts,) = cc.calibrate_factorized(model, masked, families=("gender",), **SETTINGS)
-        joint = cc.calibrate(model, masked, families=("gender",), **SETTINGS)
-        own = parts.part("gender")
-        assert own.chains == joint.chains
-        assert (own.values, own.verification, own.bins) == (joint.joint.values, joint.joint.verification, joint.bins)
-        assert parts.coverage == joint.coverage
-        assert parts.chosen == joint.chosen
-
     def test_prompts_without_anything_masked_play_no_part_and_are_counted(self, model):
         plain = [cc.Example(f"somebody number {i}") for i in range(5)]
         seen: list[tuple[int, int]] = []
@@ -184,21 +160,6 @@ class TestIteration:
             model, [replace(e, reference="so") for e in rows], alpha=0.4, detector=PlainDetector()
         )
         assert reference[0].unmasked == 5
-
-    def test_groups_have_thresholds_of_their_own(self, model):
-        rows = [replace(e, group="ab"[i // 4 % 2]) for i, e in enumerate(EXAMPLES[:80])]
-        (made,) = cc.calibrate_factorized(model, rows, by_group=True, **SETTINGS)
-        own = made.for_group("b")
-        assert made.context_groups.names == ("a", "b")
-        assert {(c // 4) % 2 for _, p in own.parts for c in p.values.contexts.tolist()} == {1}
-        assert not own.as_rolled_out
-
-    def test_levels_are_given_by_hand(self, model):
-        hand = {"gender": 0.3, "age": 0.1}
-        (made,) = cc.calibrate_factorized(model, EXAMPLES[:40], by_family=hand, **SETTINGS)
-        assert made.alphas == hand
-        with pytest.raises(InvalidInputError, match="sum to more"):
-            cc.calibrate_factorized(model, EXAMPLES[:40], by_family={"gender": 0.4, "age": 0.1}, **SETTINGS)
 
 
 def test_several_weights_nothing_masked_and_an_unknown_source_are_refused(model):
@@ -222,18 +183,3 @@ def test_rounds_leave_every_family_what_its_level_needs():
     assert round_size([1, 2], {"": frozenset([1, 2])}, {"": 0.2}, 4) == (2, 0)
     crowded = frozenset(range(10))
     assert round_size(order, {"gender": everywhere, "age": crowded}, {"gender": 0.2, "age": 0.2}, 4) == (40, 0)
-
-
-def test_chains_can_be_recorded_for_a_factorized_calibration_on_references(model):
-    rows = [replace(e, reference="and so on") for e in EXAMPLES[:40]]
-    (reference,) = cc.calibrate_factorized(model, rows, alpha=0.4, detector=PlainDetector())
-    policy = cc.FactorizedCoftPolicy(0.6, reference)
-    extra = [*EXAMPLES[40:60], cc.Example("somebody said")]
-    recorded = cc.record_chains(model, extra, policy, max_new_tokens=3, detector=PlainDetector())
-    assert recorded.chosen.context_count == 21
-    assert recorded.as_rolled_out
-    assert recorded.notes == ()
-    assert recorded.chains.max_new_tokens == 3
-    assert [own.bins for _, own in recorded.parts] == [own.bins for _, own in reference.parts]
-    with pytest.raises(InvalidInputError, match="no calibration"):
-        cc.record_chains(model, extra, cc.FactorizedCoftPolicy(0.6))

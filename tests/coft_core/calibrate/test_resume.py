@@ -6,7 +6,6 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import coft_core as cc
@@ -140,17 +139,6 @@ def test_finished_ledger_is_read_without_running_the_model(finished, model, way,
     seen: list[tuple[int, int]] = []
     assert timeless(way(model, ledger=ledger, progress=lambda *step: seen.append(step))) == timeless(whole)
     assert seen[-1][0] == seen[-1][1]
-
-
-@pytest.mark.parametrize("way", [references, rollouts])
-def test_other_batches_after_the_interruption_change_nothing_but_float_noise(finished, model, way):
-    whole = finished(way)[1][0]
-    ledger = cc.MemoryLedger()
-    with pytest.raises(StoppedError):
-        way(model, ledger=ledger, progress=stopped_after(3))
-    resumed = way(model, ledger=ledger, batch_size=2)[0]
-    np.testing.assert_allclose(resumed.joint.values.values, whole.joint.values.values, atol=1e-4)
-    assert [entry.log_tau for entry in resumed.bins] == pytest.approx([e.log_tau for e in whole.bins], abs=1e-4)
 
 
 def test_ledger_of_other_settings_examples_models_or_kinds_is_refused(model):

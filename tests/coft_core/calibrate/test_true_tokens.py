@@ -1,10 +1,14 @@
-"""Support of given tokens against whole distributions in float64."""
+"""Support of given tokens against whole distributions in float64, and the threshold that a prompt made."""
 
 import pytest
 import torch
 
+import coft_core as cc
 from coft_core.calibrate import true_tokens
 from coft_core.calibrate.true_tokens import token_support
+from coft_core.conformal.values import BELOW
+from coft_core.model.fake import tiny_model
+from tests.coft_core.calibrate.conftest import PlainDetector
 
 LAMS = [0.0, 0.3, 0.6, 1.0]
 
@@ -64,3 +68,23 @@ def test_underflow_and_forbidden_tokens_spoil_no_support_and_no_logits():
     copy = logits.clone()
     token_support(logits, tokens, LAMS)
     assert torch.equal(logits, copy)
+
+
+PROMPTS = ("The old man", "A nurse", "The man who left", "An old nurse said", "Then the man")
+REFERENCES = (" went home.", " was late again", " did not say why.", " so.")
+
+
+def test_no_reference_is_refused_by_rounding_at_the_threshold_that_it_made():
+    model = tiny_model()
+    examples = [cc.Example(f"{prompt}{n}", reference) for n, reference in enumerate(REFERENCES) for prompt in PROMPTS]
+    options = {"verification_share": 0.0, "detector": PlainDetector(), "bin_width": 1, "bin_spacing": "even"}
+    made = cc.calibrate(model, examples, alpha=0.2, **options)
+    policy = cc.CoftPolicy(calibration=made)
+    margins = [
+        step.diagnostics.margin
+        for example in examples
+        for step in cc.score(model, example.prompt, example.reference, policy, detector=PlainDetector())
+    ]
+    makers = [margin for margin in margins if abs(margin) < 2 * BELOW]
+    assert len(makers) >= 3
+    assert all(margin > BELOW / 2 for margin in makers)

@@ -6,6 +6,7 @@ import math
 import re
 import zipfile
 from dataclasses import FrozenInstanceError, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,11 +16,12 @@ from hypothesis import strategies as st
 from coft_core.conformal.bins import PositionBins, stepwise_bins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import coverage_report
-from coft_core.conformal.part import JOINT
-from coft_core.conformal.record import ChainRecord
+from coft_core.conformal.part import JOINT, ChainRecord
+from coft_core.conformal.quantile import level_at_least
 from coft_core.conformal.rule import Rule
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
+from tests.conftest import TOY_FINGERPRINT
 
 
 def rewritten(data, **settings):
@@ -96,8 +98,6 @@ class TestReadingAgain:
         assert sum(entry.values for entry in other.bins) == len(calibration.joint.values)
         even = calibration.read(bin_width=4, max_position=12, bin_spacing="even")
         assert [entry.last_step for entry in even.bins] == [3, 7, None]
-        assert even.reading.bin_words == "4 steps"
-        assert other.reading.bin_words == "1, 2, 3–4, then 4 steps"
         with pytest.raises(InvalidInputError, match="widening, even"):
             calibration.read(bin_spacing="odd")
 
@@ -204,3 +204,51 @@ class TestFile:
         data = record.to_dict()
         del data["reading"]["bin_spacing"]
         assert ChainRecord.from_dict(data) == record
+
+
+def of_counts(counts, estimator="hierarchical"):
+    """Bins of one step; bin b has a value of each of the first counts[b] contexts."""
+    rows = sorted((context, step) for step, count in enumerate(counts) for context in range(count))
+    values = CalibrationValues(
+        -1.0 - np.arange(len(rows)) / 1000, np.array([s for _, s in rows]), np.array([c for c, _ in rows])
+    )
+    made = Calibration.of(TOY_FINGERPRINT, 0.1, values, bin_width=1, max_position=len(counts))
+    return made.read(estimator=estimator)
+
+
+@pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context", "pooled"])
+@pytest.mark.parametrize("count", [2, 6, 12, 29])
+def test_level_can_be_read_and_a_smaller_one_certifies_everything(count, estimator):
+    made = of_counts([count], estimator)
+    smallest = made.smallest_alpha().overall
+    assert made.read(alpha=smallest).joint.bin(0).state == "calibrated"
+    assert made.read(alpha=smallest * 0.999).joint.bin(0).state == "uninformative"
+
+
+def test_levels_rise_with_unsupported_tokens_and_the_density_ratio():
+    values = CalibrationValues(np.array([-math.inf] + [-1.0] * 8), np.zeros(9, dtype=int), np.arange(9))
+    assert Calibration.of(TOY_FINGERPRINT, 0.1, values).smallest_alpha().overall == 0.2
+    assert of_counts([99]).read(rho=1.5).smallest_alpha().overall == 0.015
+    empty = Calibration.of(TOY_FINGERPRINT, 0.1, CalibrationValues.empty()).smallest_alpha()
+    assert (empty.overall, empty.everywhere, empty.sequence, empty.bins) == (None, None, None, ())
+    few = of_counts([2]).read(rho=4.0)
+    assert few.smallest_alpha().overall is None
+    assert few.bins[0].state == "uninformative"
+    found = of_counts([99, 49, 0]).smallest_alpha()
+    assert (found.contexts, found.overall, found.everywhere, found.sequence) == (99, 0.01, 0.02, 0.01)
+    assert [(entry.label, entry.contexts, entry.smallest_alpha) for entry in found.bins] == [
+        ("1", 99, 0.01),
+        ("2", 49, 0.02),
+    ]
+
+
+@settings(derandomize=True, deadline=None)
+@given(n=st.integers(1, 10**7))
+def test_level_as_a_number_is_never_below_its_fraction(n):
+    number = level_at_least(Fraction(1, n + 1))
+    assert Fraction(1, n + 1) <= Fraction(str(number)) <= Fraction(1, n + 1) * Fraction(1_000_000_001, 1_000_000_000)
+
+
+def test_no_float_stands_for_a_level_that_is_not_below_1():
+    for level in (Fraction(4, 3), Fraction(1), Fraction(4), 1 - Fraction(1, 10**30)):
+        assert level_at_least(level) is None

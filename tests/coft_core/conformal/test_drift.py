@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coft_core.conformal.drift import FLOOR, audit_summary, baseline_summaries, chain_summary, drift_report
-from coft_core.conformal.record import ChainRecord
+from coft_core.conformal.part import ChainRecord
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import plan

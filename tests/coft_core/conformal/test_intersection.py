@@ -14,8 +14,7 @@ import pytest
 import coft_core as cc
 from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.part import Part
-from coft_core.conformal.record import ChainRecord, Iteration
+from coft_core.conformal.part import ChainRecord, Iteration, Part
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.types import Diagnostics, FamilyStep, Step

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coft_core.conformal.values import CalibrationValues
+from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 rows = st.lists(
@@ -115,9 +115,9 @@ class TestRows:
             buffer, values=two_rows.values, steps=two_rows.steps, contexts=two_rows.contexts, rows=two_rows.rows
         )
         older = CalibrationValues.from_bytes(buffer.getvalue())
-        assert two_rows.ends_known
-        assert not older.ends_known
-        assert not CalibrationValues.from_bytes(older.to_bytes()).ends_known
+        assert UNKNOWN not in two_rows.ends
+        assert set(older.ends) == {UNKNOWN}
+        assert set(CalibrationValues.from_bytes(older.to_bytes()).ends) == {UNKNOWN}
         buffer = io.BytesIO()
         np.savez_compressed(buffer, values=two_rows.values, steps=two_rows.steps, contexts=two_rows.contexts)
         assert CalibrationValues.from_bytes(buffer.getvalue()).rows.tolist() == [4, 4, 4, 7, 7, 7]

@@ -11,7 +11,6 @@ import pytest
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.shift import estimate_density_ratio
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from tests.conftest import TOY_FINGERPRINT
@@ -96,13 +95,6 @@ def test_a_groups_smallest_level_counts_the_new_prompts_weight():
         assert less.bin(0).log_tau == -math.inf
 
 
-def test_without_weights_a_group_is_as_it_was():
-    plain = joint()
-    assert [group.effective for group in plain.joint.groups] == [None, None]
-    assert [group.smallest_alpha for group in plain.joint.groups] == pytest.approx([1 / 61, 1 / 61])
-    assert all(group.certifiable for group in plain.joint.groups)
-
-
 def test_factorized_thresholds_are_reweighted_family_by_family(factorized):
     weights = {context: 1.0 + (context % 3) / 2 for context in range(CONTEXTS + HELD_OUT)}
     shifted = factorized.reweighted(weights, test_weight=1.5)
@@ -136,15 +128,3 @@ def test_a_group_of_factorized_thresholds_is_refused_for_the_family_that_is_too_
         factorized.reweighted(heavy(4, 1.5)).for_group("even")
     wide = replace(factorized, parts=(factorized.parts[0],), alpha=0.1)
     assert wide.reweighted(heavy(4, 1.5)).for_group("even").group == "even"
-
-
-def test_estimated_weights_of_a_deployment_serve_factorized_thresholds(factorized):
-    """Coverage after a shift to one kind of prompt is that of that kind, for every family."""
-    prompts = [f"{'the nurse said' if context % 2 else 'the pilot wrote'} {context}" for context in range(160)]
-    ratio = estimate_density_ratio(prompts, [f"the nurse said {number}" for number in range(300, 400)])
-    weights = dict(enumerate(ratio.weights.tolist()))
-    wide = replace(factorized, parts=(factorized.parts[0],), alpha=0.1)
-    shifted = wide.reweighted(weights, ratio.test_weight, estimated=True)
-    own = weighted_threshold(wide.parts[0][1].values, weights, ratio.test_weight, 0.05)
-    assert shifted.threshold(0, "gender") == pytest.approx(own)
-    assert any("estimated, so the level is approximate" in note for note in shifted.notes)
