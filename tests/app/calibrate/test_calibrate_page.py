@@ -188,14 +188,6 @@ def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Pag
     assert faulty(page) == []
 
 
-DRAWN_ANEW = """(node) => {
-  const late = node.cloneNode(true);
-  ["data-summary", "aria-expanded"].forEach((name) => late.removeAttribute(name));
-  node.replaceWith(late);
-}"""
-"""The head of a fold as Gradio draws it, which on a slow machine is long after the rest of the page."""
-
-
 @pytest.mark.slow
 def test_a_choice_brings_its_fields_and_what_is_folded_says_what_it_holds(
     page: Page, services: Services, tmp_path, picture
@@ -210,9 +202,6 @@ def test_a_choice_brings_its_fields_and_what_is_folded_says_what_it_holds(
     expect(summary).to_have_attribute("data-summary", "one per context, even bins of 8")
     expect(width).to_be_visible()
     expect(page.locator("#fold-estimator").get_by_label("Draws that are averaged").first).to_be_visible()
-    summary.evaluate(DRAWN_ANEW)
-    expect(summary).to_have_attribute("data-summary", "one per context, even bins of 8")
-    expect(summary).to_have_attribute("aria-expanded", "true")
     unfold(page, "fold-check")
     for source, visible in (("Rollouts: ", "#rollouts"), ("The references: ", "#fold-check")):
         page.get_by_label(source).first.check()

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from coft_core.calibrate.chains import record_chains
@@ -153,15 +152,6 @@ class TestGroups:
         mixed = [replace(EXAMPLES[i], group=f"g{i}", context="same") for i in range(2)]
         with pytest.raises(InvalidInputError, match="one context belong to one group"):
             calibrate(model, mixed, by_group=True)
-
-
-def test_rollouts_can_be_grouped(model):
-    rows = [replace(e, group=str(i % 2)) for i, e in enumerate(EXAMPLES[:80])]
-    made = calibrate(model, rows, by_group=True, **SETTINGS)
-    assert [entry.name for entry in made.joint.groups] == ["0", "1"]
-    own = made.for_group("1")
-    assert not own.as_rolled_out
-    assert np.isfinite(own.threshold(0))
 
 
 # Without BELOW, values depend on the batch with either seed.
