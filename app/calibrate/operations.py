@@ -130,11 +130,11 @@ def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -
     print_table(("steps", ">contexts", ">tau", f"state {view.family or ''}"), bins)
     steps = [replace(row, label=f"step {row.label}") for row in view.coverage_by_step[:STEPS_PRINTED]]
     measured = (
-        (row.label, f"{row.kept} of {row.contexts}", f"{row.coverage:.3f}", f"[{row.low:.3f}, {row.high:.3f}]")
+        (row.label, f"{row.kept} of {row.contexts}", _share(row))
         for row in (*view.coverage, *steps, *view.sequence_coverage)
         if row.coverage is not None
     )
-    print_table(("kept on unseen contexts", ">kept", ">coverage", "95 % interval"), measured)
+    print_table(("on unseen contexts", ">kept", "coverage, 95 % interval"), measured)
     if left := len(view.coverage_by_step[STEPS_PRINTED:]):
         print(f"coverage at {left} later steps: --json has it")
     print(smallest_sentence(view.smallest_alpha))
@@ -176,8 +176,7 @@ def print_compared(compared: tuple[CalibrationView, CalibrationView]) -> None:
         rows.append((label, *(cell for entry in there for cell in (f"{entry.tau:.3g}", entry.state))))
     print_table(("steps", *(name for view in compared for name in (f">tau of {view.summary.id}", "state"))), rows)
     for view in compared:
-        row = next(iter(view.coverage), None)
-        measured = "not measured" if row is None or row.coverage is None else f"{row.coverage:.3f}"
+        measured = _share(view.coverage[0]) if view.coverage else "not measured"
         print(f"{view.summary.id}: coverage {measured}. {smallest_sentence(view.smallest_alpha)}")
     differences = policy_differences(first, second)
     for name, one, other in differences:
@@ -202,9 +201,14 @@ def _state(entry: Bin) -> str:
     if entry.state == "uninformative":
         needs = f", needs {entry.needed} contexts" if entry.contexts < entry.needed else ""
         return f"{entry.state}: {entry.silence}{needs}"
-    uneven = entry.evenness is not None and entry.evenness.uneven
     lender = "" if entry.inherited_from is None else f" from {entry.inherited_from}"
-    return f"{entry.state}{lender}{', its steps differ' if uneven else ''}"
+    if entry.evenness is not None and entry.evenness.uneven:
+        return f"{entry.state}{lender}, its steps differ (p {entry.evenness.p:.2g})"
+    return f"{entry.state}{lender}"
+
+
+def _share(row: CoverageRow) -> str:
+    return "not measured" if row.coverage is None else f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"
 
 
 def print_drift(report: DriftReport) -> None:
