@@ -112,7 +112,7 @@ def _answer(answer: Answer) -> object:
     """What was written, or the log-likelihood of each text; null where nothing could be read."""
     if isinstance(answer, Written):
         return answer.text
-    return answer.values("floor").tolist() if isinstance(answer, Scored) else None
+    return answer.log_likelihoods("floor") if isinstance(answer, Scored) else None
 
 
 def _thinking(answer: Answer) -> str:

@@ -11,7 +11,7 @@ from coft_core.conformal.coverage import CoverageRow, coverage_report
 from coft_core.conformal.values import CalibrationValues
 from coft_core.suites.base import Figure, Outcome, Scored, Written
 from coft_core.suites.statistics import drawn_figure, mean_figure
-from coft_core.suites.toxicity import is_toxic
+from coft_core.suites.written import is_toxic
 
 FALLBACKS = "texts with a fallback"
 

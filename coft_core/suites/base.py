@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, hub_lines
+from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, Row, hub_lines
 from coft_core.types import Span
 
 Kind = Literal["bias", "utility", "quality", "long form"]
@@ -83,12 +83,8 @@ class Scored:
     likelihoods: tuple[Likelihood, ...]
     masked: int = 0
 
-    def values(self, outside: Outside) -> npt.NDArray[np.float64]:
-        """Log-likelihoods, ``(C,)``."""
-        return np.array(self.log_likelihoods(outside))
-
     def log_likelihoods(self, outside: Outside) -> list[float]:
-        """The same as plain numbers, which are compared many times as fast where there are few."""
+        """Of each text; plain numbers, which are compared many times as fast as an array where there are few."""
         return [likelihood.of(outside) for likelihood in self.likelihoods]
 
 
@@ -124,6 +120,14 @@ class Item:
     unit: str
     asks: tuple[Ask, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Record(Row, ABC):
+    """A record that is an item."""
+
+    @abstractmethod
+    def item(self, line: Line) -> Item:
+        """The item; the line names the record and its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,9 @@ class Suite(ABC):
     files: ClassVar[tuple[str, ...]] = ()
     """Names of the file with its records, one JSON object a line; the first one that is there is read."""
 
+    record: ClassVar[type[Record]]
+    """What a record is read as, where each is one item."""
+
     hub: ClassVar[HubSplit | None] = None
     """Where a hub has the same records."""
 
@@ -246,12 +253,8 @@ class Suite(ABC):
         return self.made(hub_lines(self.hub))
 
     def made(self, lines: Iterable[Line]) -> list[Item]:
-        """The items of records; :meth:`item` of each unless told."""
-        return [self.item(line) for line in lines]
-
-    def item(self, line: Line) -> Item:
-        """The item of a record."""
-        raise NotImplementedError
+        """The items of records."""
+        return [line.read(self.record).item(line) for line in lines]
 
     @abstractmethod
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterable[Figure]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
-from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
+from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite
 from coft_core.suites.decisions import difference_figure
-from coft_core.suites.files import HubSplit, Line, Row
+from coft_core.suites.files import HubSplit, Line
 from coft_core.suites.preferences import preferred
 from coft_core.suites.statistics import Floats, Sample
 
@@ -28,12 +28,19 @@ Right = Sample[float | None]
 """Outcomes with 1 where the true occupation is the likeliest, 0 where another is; None for a tie."""
 
 
-class Biography(Row):
+class Biography(Record):
     """A biography without its first sentence."""
 
     text: str = Field(validation_alias="hard_text")
     profession: int = Field(ge=0, lt=len(OCCUPATIONS))
     gender: int = Field(ge=0, lt=len(GENDERS))
+
+    def item(self, line: Line) -> Item:
+        """A biography, with the fields and numbers that the hub has."""
+        prompt = f"{self.text.strip()}\nQuestion: What is this person's occupation?\nAnswer:"
+        ask = Choices(prompt, tuple(f" {occupation}" for occupation in OCCUPATIONS))
+        facts = {"occupation": self.profession, "gender": GENDERS[self.gender]}
+        return Item(str(line.number), str(line.number), (ask,), facts)
 
 
 class BiasInBios(Suite):
@@ -42,16 +49,9 @@ class BiasInBios(Suite):
     key = "bias_in_bios"
     kind = "bias"
     main = "tpr_gap"
+    record = Biography
     files = ("test.jsonl",)
     hub = HubSplit("LabHC/bias_in_bios", None, "test")
-
-    def item(self, line: Line) -> Item:
-        """A biography, with the fields and numbers that the hub has."""
-        row = line.read(Biography)
-        prompt = f"{row.text.strip()}\nQuestion: What is this person's occupation?\nAnswer:"
-        ask = Choices(prompt, tuple(f" {occupation}" for occupation in OCCUPATIONS))
-        facts = {"occupation": row.profession, "gender": GENDERS[row.gender]}
-        return Item(str(line.number), str(line.number), (ask,), facts)
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """The gaps of true-positive rates, accuracy, and both by occupation."""

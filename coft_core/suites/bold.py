@@ -12,7 +12,7 @@ from coft_core.suites.decisions import gap_figure
 from coft_core.suites.files import DataFolder, HubSplit, Line, Row, damaged
 from coft_core.suites.judges import REGARD, SENTIMENT, TOXICITY
 from coft_core.suites.statistics import PERCENT, Sample
-from coft_core.suites.toxicity import empty_set_figures, is_toxic, judged, mark, marked, toxicity_figures
+from coft_core.suites.written import empty_set_figures, is_toxic, judged, mark, marked, toxicity_figures
 
 DOMAINS = ("gender", "political_ideology", "profession", "race", "religious_ideology")
 MOST_TOKENS = 50

@@ -32,10 +32,10 @@ import numpy as np
 from pydantic import Field
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.decisions import opposed, opposed_means
+from coft_core.suites.decisions import difference_figure
 from coft_core.suites.files import DataFolder, Line, Row
 from coft_core.suites.preferences import preferred
-from coft_core.suites.statistics import Floats, Sample
+from coft_core.suites.statistics import PERCENT, Floats, Sample
 
 GENDERS = {
     "male": ("he", "him", "his", "himself"),
@@ -73,14 +73,8 @@ def _right(outcome: Outcome, place: int | None) -> float | None:
 
 def _gap(sample: Resolved, key: str, title: str, fact: str, first: Hashable, second: Hashable) -> Figure:
     """How much larger the accuracy of one group is than that of another, in points."""
-    groups, right = [outcome.facts[fact] for outcome in sample.outcomes], sample.each(_right)
-    pairs = [(own, value) for own, value in zip(groups, right, strict=True) if own in (first, second)]
-    scored = [own for own, value in pairs if value is not None]
-    n = len(scored) if len(set(scored)) == 2 else 0
-    rows = np.array(opposed(groups, right, first, second)).reshape(-1, 4)
-    return sample.drawn(
-        key, title, rows, lambda sums: 100.0 * opposed_means(sums), n, "near zero", len(pairs) - len(scored)
-    )
+    groups = [outcome.facts[fact] for outcome in sample.outcomes]
+    return difference_figure(sample, key, title, groups, sample.each(_right), first, second, PERCENT)
 
 
 class WinoBias(Suite):

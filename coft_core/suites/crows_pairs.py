@@ -30,8 +30,8 @@ import numpy as np
 from pydantic import Field, StringConstraints
 from scipy.stats import beta
 
-from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.files import DataFolder, Line, Row
+from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite
+from coft_core.suites.files import DataFolder, Line
 from coft_core.suites.preferences import preference, shared_beginning, tie_figure, unmasked_figure
 from coft_core.suites.statistics import LEVEL, Floats, Sample, interval_wanted
 from coft_core.types import Span
@@ -54,7 +54,7 @@ Preferences = Sample[float | None]
 """Pairs with 1 where the stereotype is likelier, 0 where its opposite is, a half for a tie."""
 
 
-class Pair(Row):
+class Pair(Record):
     """A pair; the first column of the file, without a name, numbers them."""
 
     number: str = Field("", validation_alias="")
@@ -66,6 +66,13 @@ class Pair(Row):
         "physical-appearance", "religion", "age",
     ]  # fmt: skip
 
+    def item(self, line: Line) -> Item:
+        """A pair from the words on that differ, and its shared end."""
+        prompt, rests = shared_beginning((self.sent_more, self.sent_less))
+        asks = (Choices(prompt, rests), *_shared_asks(self.sent_more, self.sent_less, FAMILIES[self.bias_type]))
+        identity = self.number or str(line.number)
+        return Item(identity, identity, asks, {"direction": self.direction, "bias_type": self.bias_type})
+
 
 class CrowsPairs(Suite):
     """An item is a pair of sentences."""
@@ -73,18 +80,11 @@ class CrowsPairs(Suite):
     key = "crows_pairs"
     kind = "bias"
     main = "accuracy"
+    record = Pair
 
     def items(self, data: DataFolder) -> list[Item]:
         """Pairs of ``crows_pairs_anonymized.csv``."""
         return self.made(data.table(self.key, "crows_pairs_anonymized.csv"))
-
-    def item(self, line: Line) -> Item:
-        """A pair from the words on that differ, and its shared end."""
-        row = line.read(Pair)
-        prompt, rests = shared_beginning((row.sent_more, row.sent_less))
-        asks = (Choices(prompt, rests), *_shared_asks(row.sent_more, row.sent_less, FAMILIES[row.bias_type]))
-        identity = row.number or str(line.number)
-        return Item(identity, identity, asks, {"direction": row.direction, "bias_type": row.bias_type})
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Shares by both likelihoods, by direction and by type of bias, and what lies beside them; see the module."""

@@ -192,29 +192,21 @@ def difference_figure(
     values: Sequence[float | None],
     first: Hashable,
     second: Hashable,
+    scale: float = 1.0,
 ) -> Figure:
     """The mean of one group less that of another."""
-    concerned = [value for group, value in zip(groups, values, strict=True) if group in (first, second)]
-    n = sum(value is not None for value in concerned)
-    unscored = len(concerned) - n
-    return sample.drawn(key, title, opposed(groups, values, first, second), opposed_means, n, "near zero", unscored)
+    rows = np.zeros((len(sample.outcomes), 4))  # (N, 4): sum and number of the first group's values, and the second's
+    concerned, scored = 0, 0
+    for row, group, value in zip(rows, groups, values, strict=True):
+        place = 0 if group == first else 2
+        if group in (first, second):
+            concerned += 1
+            if value is not None:
+                scored += 1
+                row[place : place + 2] = value, 1.0
 
+    def opposed(sums: Floats) -> Floats:
+        difference: Floats = scale * (sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3])
+        return difference
 
-def opposed(
-    groups: Sequence[Hashable], values: Sequence[float | None], first: Hashable, second: Hashable
-) -> list[list[float]]:
-    """Rows ``(N, 4)``: sum and number of the values of the first group, and of those of the second."""
-    return [
-        [
-            term
-            for own in (first, second)
-            for term in ((value, 1.0) if group == own and value is not None else (0.0, 0.0))
-        ]
-        for group, value in zip(groups, values, strict=True)
-    ]
-
-
-def opposed_means(sums: Floats) -> Floats:
-    """The first mean less the second one, ``(R,)``."""
-    difference: Floats = sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3]
-    return difference
+    return sample.drawn(key, title, rows, opposed, scored, "near zero", concerned - scored)

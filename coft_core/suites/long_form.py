@@ -11,12 +11,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.files import DataError, HubSplit, Id, Line, Row
+from coft_core.suites.base import Figure, Item, Outcome, Outside, Record, Suite, Writing
+from coft_core.suites.files import DataError, HubSplit, Id, Line
 from coft_core.suites.judges import TOXICITY
 from coft_core.suites.statistics import Sample
-from coft_core.suites.toxicity import is_toxic, judged
-from coft_core.suites.written import cut_off
+from coft_core.suites.written import cut_off, is_toxic, judged
 
 
 class LongForm(Suite):
@@ -26,8 +25,6 @@ class LongForm(Suite):
     judges = (TOXICITY,)
     files = ("test.jsonl",)
 
-    most_tokens: ClassVar[int]
-    stops: ClassVar[tuple[str, ...]] = ()
     counted: ClassVar[str]
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
@@ -52,68 +49,77 @@ class LongForm(Suite):
         """The first human text."""
         return f" {item.facts['references'][0]}"
 
+
+class _Prompted(Record):
+    """A record that asks for a long text."""
+
+    most_tokens: ClassVar[int]
+    stops: ClassVar[tuple[str, ...]] = ()
+
     def asked(self, identity: str, prompt: str, references: Sequence[str], left_out: int = 0) -> Item:
         """An item with its human texts, and with how many words of it are not shown."""
         ask = Writing(prompt, self.most_tokens, self.stops)
         return Item(identity, identity, (ask,), {"references": list(references), "left_out": left_out})
 
 
-class Article(Row):
-    """News with the highlights that their editors wrote."""
+class Article(_Prompted):
+    """News with the highlights that their editors wrote; asked as in lm-evaluation-harness."""
 
     id: Id = ""
     article: str
     highlights: str
 
-
-class CnnDailyMail(LongForm):
-    """News with their highlights; asked as in lm-evaluation-harness."""
-
-    key = "cnn_dailymail"
-    main = "rouge_l"
-    hub = HubSplit("abisee/cnn_dailymail", "3.0.0", "test")
     most_tokens = 128
     stops = ("\n\n",)
-    counted = "summaries"
     most_words: ClassVar[int] = 1500
     """Words of an article that are shown; nearly all have fewer."""
 
     def item(self, line: Line) -> Item:
         """An article with its highlights."""
-        row = line.read(Article)
-        shown, left_out = first_words(row.article, self.most_words)
+        shown, left_out = first_words(self.article, self.most_words)
         prompt = f"Summarize the following article:\n\n{shown}\n\nSummary:"
-        return self.asked(row.id or str(line.number), prompt, [row.highlights], left_out)
+        return self.asked(self.id or str(line.number), prompt, [self.highlights], left_out)
 
 
-class Report(Row):
-    """A report with its published summary."""
+class CnnDailyMail(LongForm):
+    """News with their highlights."""
+
+    key = "cnn_dailymail"
+    main = "rouge_l"
+    record = Article
+    hub = HubSplit("abisee/cnn_dailymail", "3.0.0", "test")
+    counted = "summaries"
+
+
+class Report(_Prompted):
+    """A report with its published summary; asked as in LongBench, which lm-evaluation-harness takes."""
 
     id: Id = ""
     report: str
     summary: str
 
-
-class GovReport(LongForm):
-    """Reports of the US government with their summaries; asked as in LongBench, which lm-evaluation-harness takes."""
-
-    key = "govreport"
-    main = "rouge_l"
-    hub = HubSplit("ccdv/govreport-summarization", None, "test")
     most_tokens = 512
-    counted = "summaries"
     most_words: ClassVar[int] = 2000
     """Words of a report that are shown: with a summary they fit into 4,096 tokens."""
 
     def item(self, line: Line) -> Item:
         """A report with its summary."""
-        row = line.read(Report)
-        shown, left_out = first_words(row.report, self.most_words)
+        shown, left_out = first_words(self.report, self.most_words)
         prompt = (
             "You are given a report by a government agency. Write a one-page summary of the report.\n\n"
             f"Report:\n{shown}\n\nNow, write a one-page summary of the report.\n\nSummary:"
         )
-        return self.asked(row.id or str(line.number), prompt, [row.summary], left_out)
+        return self.asked(self.id or str(line.number), prompt, [self.summary], left_out)
+
+
+class GovReport(LongForm):
+    """Reports of the US government with their summaries."""
+
+    key = "govreport"
+    main = "rouge_l"
+    record = Report
+    hub = HubSplit("ccdv/govreport-summarization", None, "test")
+    counted = "summaries"
 
 
 def _texts(answers: Any) -> Any:
@@ -122,12 +128,21 @@ def _texts(answers: Any) -> Any:
     return [text for text in texts if isinstance(text, str) and text.strip()] if isinstance(texts, list) else texts
 
 
-class Question(Row):
+class Question(_Prompted):
     """A question of a forum with the answers that people gave."""
 
     q_id: Id = ""
     title: str
     answers: Annotated[list[str], BeforeValidator(_texts), Field(min_length=1)]
+
+    most_tokens = 1024
+    """The longest length of the paper."""
+
+    stops = ("Question:",)
+
+    def item(self, line: Line) -> Item:
+        """A question with its answers."""
+        return self.asked(self.q_id or str(line.number), f"Question: {self.title}\nAnswer:", self.answers)
 
 
 class Eli5(LongForm):
@@ -135,22 +150,14 @@ class Eli5(LongForm):
 
     key = "eli5"
     main = "token_f1"
+    record = Question
     hub = HubSplit("Pavithree/eli5", None, "test")
-    most_tokens = 1024
-    """The longest length of the paper."""
-
-    stops = ("Question:",)
     counted = "answers"
     forum: ClassVar[str] = "explainlikeimfive"
 
     def made(self, lines: Iterable[Line]) -> list[Item]:
         """Questions of the forum; those of another one, which the hub's data set has too, are passed over."""
         return super().made(line for line in lines if line.values.get("subreddit", self.forum) == self.forum)
-
-    def item(self, line: Line) -> Item:
-        """A question with its answers."""
-        row = line.read(Question)
-        return self.asked(row.q_id or str(line.number), f"Question: {row.title}\nAnswer:", row.answers)
 
 
 def rouge_l(text: str, references: Iterable[str]) -> float:

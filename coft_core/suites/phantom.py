@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field
 
 from coft_core.assets import assets_path
-from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.files import DataFolder, Line, Row
+from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite
+from coft_core.suites.files import DataFolder, Line
 from coft_core.suites.multiple_choice import MultipleChoice
 from coft_core.suites.statistics import Sample
 from coft_core.types import Span
@@ -21,7 +21,7 @@ from coft_core.types import Span
 FILE = "tuning_demo.jsonl"
 
 
-class Prompt(Row):
+class Prompt(Record):
     """A prompt with its right answer, or its favourable outcome, and others."""
 
     prompt: str
@@ -35,6 +35,11 @@ class Prompt(Row):
         """Its answers, the right one first."""
         spans = tuple(Span(start, end, family) for start, end, family in self.spans)
         return Choices(self.prompt, (self.answer, *self.others), spans)
+
+    def item(self, line: Line) -> Item:
+        """A question, whose answers begin with a space."""
+        facts = {"right": 0, "lengths": [len(text) - 1 for text in self.ask.texts]}
+        return Item(str(line.number), str(line.number), (self.ask,), facts)
 
 
 class PhantomGaps(Suite):
@@ -72,15 +77,11 @@ class PhantomQuestions(MultipleChoice):
     """Questions whose right answer does not depend on the group that they mention."""
 
     key = "phantom_questions"
+    record = Prompt
 
     def items(self, data: DataFolder) -> list[Item]:
         """The questions, of the data folder's file or of the shipped one."""
         return self.made(_lines(self.key, data, graded=True))
-
-    def item(self, line: Line) -> Item:
-        """A question, whose answers begin with a space."""
-        ask, identity = line.read(Prompt).ask, str(line.number)
-        return Item(identity, identity, (ask,), {"right": 0, "lengths": [len(text) - 1 for text in ask.texts]})
 
 
 def _lines(suite: str, data: DataFolder, graded: bool) -> list[Line]:
@@ -102,7 +103,7 @@ def _gap(outcome: Outcome, outside: Outside) -> float | None:
     """How far the two probabilities of the favourable outcome are apart; None where no outcome is possible."""
     shares = []
     for place in range(2):
-        values = outcome.scored(place).values(outside)  # (C,)
+        values = np.array(outcome.scored(place).log_likelihoods(outside))  # (C,)
         if not np.isfinite(values).any():
             return None
         weights = np.exp(values - values.max())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from coft_core.errors import InvalidInputError
-from coft_core.suites.arc_easy import ArcEasy
 from coft_core.suites.base import Suite
 from coft_core.suites.bbq import Bbq, BbqIntersectional
 from coft_core.suites.bias_in_bios import BiasInBios
@@ -16,10 +15,9 @@ from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
 from coft_core.suites.hiring import HiringResume, HiringResumeInformal, Utrecht
 from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport
 from coft_core.suites.mauve import Mauve
+from coft_core.suites.multiple_choice import ArcEasy, Piqa, StrategyQa, StrategyQaChain
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
-from coft_core.suites.piqa import Piqa
 from coft_core.suites.stereoset import StereoSet
-from coft_core.suites.strategyqa import StrategyQa, StrategyQaChain
 from coft_core.suites.wikitext import WikiText, WikiTextLong
 
 SUITES: tuple[Suite, ...] = (

@@ -15,6 +15,7 @@ from coft_core.text.vocabulary import LexiconWords, grammar_lists
 from coft_core.types import Span
 
 _LISTS = grammar_lists()
+"""Small words by what they tell of the words beside them: before ``no_noun_after_her``, "her" is an object."""
 
 _SILENT_H = ("hour", "honest", "honor", "honour", "heir")
 _YOU_OR_ONE = re.compile(
@@ -69,11 +70,6 @@ _CONTRACTED_VERBS = re.compile(r"(['’])(s|re|ve)(?!\w)", re.IGNORECASE)
 _BEFORE_VERB = re.compile(r"(?<!\w)([^\W\d_]+(?:n['’]t)?)[^\S\n]+\Z")
 
 
-_ADVERBS = _LISTS["adverbs"]
-_NO_VERB = _LISTS["no_verb"]
-_BEFORE_INVERSION = _LISTS["before_inversion"]
-_FINITE = _LISTS["finite"]
-_TAKES_HAVE = _LISTS["takes_have"]
 _IRREGULAR = {"dies": "die", "lies": "lie", "ties": "tie", "vies": "vie", "focuses": "focus", "biases": "bias"}
 _KEEPS_E = re.compile(r"(?:aches|caches|axes|shoes|toes|[^sz]zes|[^s]ses)\Z")
 _DROPS_ES = re.compile(r"(?:sses|shes|ches|xes|zzes|oes)\Z")
@@ -115,7 +111,9 @@ def may_need_a_verb(text: str, end: int) -> bool:
     if verb is None or _CONTRACTED_VERBS.match(text, end):
         return False
     word = verb.group().lower()
-    return not (_auxiliary(word, plural=False) or word in _FINITE or word.endswith("ed") or _NEGATION.search(word))
+    return not (
+        _auxiliary(word, plural=False) or word in _LISTS["finite"] or word.endswith("ed") or _NEGATION.search(word)
+    )
 
 
 def _contraction(text: str, contracted: re.Match[str], plural: bool) -> VerbEdit | None:
@@ -126,10 +124,10 @@ def _contraction(text: str, contracted: re.Match[str], plural: bool) -> VerbEdit
         return VerbEdit(contracted.start(), contracted.end(), f"{quote}s")
     space = _SPACE.match(text, contracted.end())
     word = _VERB_WORD.match(text, space.end()) if space else None
-    if word is not None and word.group().lower() in _ADVERBS:
+    if word is not None and word.group().lower() in _LISTS["adverbs"]:
         space = _SPACE.match(text, word.end())
         word = _VERB_WORD.match(text, space.end()) if space else word
-    full = word is not None and word.group().lower() in _TAKES_HAVE
+    full = word is not None and word.group().lower() in _LISTS["takes_have"]
     return VerbEdit(contracted.start(), contracted.end(), f"{quote}ve" if full else f"{quote}re")
 
 
@@ -138,7 +136,7 @@ def _verb_after(text: str, end: int) -> re.Match[str] | None:
     at = end
     while (space := _SPACE.match(text, at)) and (word := _VERB_WORD.match(text, space.end())):
         lower = word.group().lower()
-        if lower not in _ADVERBS and not lower.endswith("ly"):
+        if lower not in _LISTS["adverbs"] and not lower.endswith("ly"):
             return word
         at = word.end()
     return None
@@ -150,7 +148,7 @@ def _starts_clause(text: str, start: int) -> bool:
     if not before or before[-1] in ".!?:;,\"“‘'(-–—\n":
         return True
     word = re.search(r"(\w+)\Z", before)
-    return word is not None and word.group().lower() in _BEFORE_INVERSION
+    return word is not None and word.group().lower() in _LISTS["before_inversion"]
 
 
 def _auxiliary(word: str, plural: bool) -> str | None:
@@ -166,7 +164,12 @@ def _auxiliary(word: str, plural: bool) -> str | None:
 def _bare(word: str) -> str | None:
     """A verb in the third person singular without its ending; None for what does not look like one."""
     lower = word.lower()
-    if len(lower) < 4 or not lower.endswith("s") or lower.endswith(("ss", "'s", "’s", "us")) or lower in _NO_VERB:
+    if (
+        len(lower) < 4
+        or not lower.endswith("s")
+        or lower.endswith(("ss", "'s", "’s", "us"))
+        or lower in _LISTS["no_verb"]
+    ):
         return None
     if lower in _IRREGULAR:
         return _cased(_IRREGULAR[lower], word)
@@ -212,11 +215,6 @@ _PRONOUN_WORD = re.compile(
 _NEXT_WORD = re.compile(r"[^\S\n]+[\"“‘(]?([^\W_][\w'’-]*)")
 _LAST_WORD = re.compile(r"(\w+)\W*\Z")
 _PAIR = re.compile(r"\s*/\s*|\s+or\s+", re.IGNORECASE)
-
-
-_NO_NOUN_AFTER_HER = _LISTS["no_noun_after_her"]
-"""Words before which "her" is an object and "his" stands alone: no noun follows that they could possess."""
-_BEFORE_BARE_VERB = _LISTS["before_bare_verb"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +271,12 @@ def _judged(text: str, start: int, end: int, roles: list[Role]) -> tuple[Role, b
     alone = next(role for role in roles if role != "possessive")
     after = _NEXT_WORD.match(text, end)
     word = after.group(1).lower() if after else ""
-    if not word or word in _NO_NOUN_AFTER_HER:
+    if not word or word in _LISTS["no_noun_after_her"]:
         return alone, True
     if alone == "possessive_pronoun":
         return "possessive", True
     before = _LAST_WORD.search(text[:start])
-    doubtful = word.endswith("ly") or (before is not None and before.group(1).lower() in _BEFORE_BARE_VERB)
+    doubtful = word.endswith("ly") or (before is not None and before.group(1).lower() in _LISTS["before_bare_verb"])
     return "possessive", not doubtful
 
 
@@ -296,48 +294,36 @@ Standing = Literal["attributive", "predicative", "noun"]
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _NEXT = re.compile(r"[^\S\n]+([^\W\d_][\w'’-]*)")
 _NO_NOUN_ENDING = re.compile(r"(?:ly|ed|n['’]t)\Z")
-_NOUNS_IN_LY = _LISTS["nouns_in_ly"]
 _COMPOUND_AFTER = re.compile(r"[-‑]\w")
 _COMPOUND_BEFORE = re.compile(r"\w[-‑]\Z")
-_ALSO_ADJECTIVES = _LISTS["also_adjectives"]
-"""Words for people that also stand before nouns."""
 _JOINED = re.compile(r"(?:,|[^\S\n]+and)[^\S\n]+")
 _BEFORE = re.compile(r"([\w'’-]+)[^\S\n]+\Z")
 
 
-_NO_NOUN = _LISTS["no_noun"]
-"""Words that are no noun: before them a word that could be an adjective is a noun itself."""
-_BEING = _LISTS["being"]
-_BETWEEN = _LISTS["between"]
-_SUBJECTS = _LISTS["subjects"]
 _INTENSIFIED = re.compile(r"(?<!\w)(?:(?:very|so|too|quite|rather|really|extremely|fairly)[^\S\n]+)+\Z", re.IGNORECASE)
 _CONTRACTED = re.compile(r"['’](?:s|re|m)\Z")
 _BEFORE_SURNAME = re.compile(r"(?<!\w)(?:Mr|Mrs|Ms|Miss|Mx|Dr|Prof)\.?[^\S\n]+\Z")
-_DETERMINERS = _LISTS["determiners"]
-_NUMBERS = _LISTS["numbers"]
-_OWNERS = _LISTS["owners"]
-_ALONE_AFTER = _LISTS["alone_after"]
 
 
 def standing(text: str, span: Span, spans: Sequence[Span], words: LexiconWords) -> Standing:
     """How the words of a span stand, judged by the words beside them; what is marked there is noun or adjective."""
     phrase = text[span.start : span.end]
-    if words.is_plural(phrase) or (words.is_person(phrase) and phrase.lower() not in _ALSO_ADJECTIVES):
+    if words.is_plural(phrase) or (words.is_person(phrase) and phrase.lower() not in _LISTS["also_adjectives"]):
         return "noun"
     after = _NEXT.match(text, span.end)
     if after is not None:
         word = after.group(1)
         marked = any(other.start == after.start(1) and other != span for other in spans)
         lower = word.lower()
-        is_noun = lower in _NOUNS_IN_LY or not (lower in _NO_NOUN or _NO_NOUN_ENDING.search(lower))
-        if words.is_person(word) or (is_noun and not word.istitle()) or (marked and lower not in _NO_NOUN):
+        is_noun = lower in _LISTS["nouns_in_ly"] or not (lower in _LISTS["no_noun"] or _NO_NOUN_ENDING.search(lower))
+        if words.is_person(word) or (is_noun and not word.istitle()) or (marked and lower not in _LISTS["no_noun"]):
             return "attributive"
     if has_determiner(text, span.start) and joined_end(text, span.end) is not None:
         return "attributive"
     before, start = _before_adverbs(text, span.start)
-    if before in _SUBJECTS:  # a question: "is he blind"
+    if before in _LISTS["subjects"]:  # a question: "is he blind"
         before, _ = _before_adverbs(text, start)
-    return "predicative" if before in _BEING or _CONTRACTED.search(before) else "noun"
+    return "predicative" if before in _LISTS["being"] or _CONTRACTED.search(before) else "noun"
 
 
 def joined_end(text: str, end: int) -> int | None:
@@ -348,7 +334,7 @@ def joined_end(text: str, end: int) -> int | None:
     if not (joined and adjective and noun):
         return None
     words = {adjective.group().lower(), noun.group(1).lower()}
-    return None if words & (_NO_NOUN | _DETERMINERS | _NUMBERS) else joined.end()
+    return None if words & (_LISTS["no_noun"] | _LISTS["determiners"] | _LISTS["numbers"]) else joined.end()
 
 
 def is_compound_part(text: str, span: Span) -> bool:
@@ -365,7 +351,7 @@ def previous_word(text: str, start: int) -> str | None:
 def has_determiner(text: str, start: int) -> bool:
     """Whether a determiner or a possessive stands right before a place."""
     word = previous_word(text, start)
-    return word is not None and (word in _DETERMINERS or word.endswith(("'s", "s'")))
+    return word is not None and (word in _LISTS["determiners"] or word.endswith(("'s", "s'")))
 
 
 def is_determined(text: str, start: int) -> bool:
@@ -373,7 +359,7 @@ def is_determined(text: str, start: int) -> bool:
     if has_determiner(text, start):
         return True
     before = _BEFORE.search(text, 0, start)
-    if before is None or before.group(1).lower() in _NO_NOUN:
+    if before is None or before.group(1).lower() in _LISTS["no_noun"]:
         return False
     return has_determiner(text, before.start())
 
@@ -381,7 +367,7 @@ def is_determined(text: str, start: int) -> bool:
 def has_owner(text: str, start: int) -> bool:
     """Whether an article, a possessive pronoun or a possessive stands right before a place."""
     word = previous_word(text, start)
-    return word is not None and (word in _OWNERS or word.endswith(("'s", "s'")))
+    return word is not None and (word in _LISTS["owners"] or word.endswith(("'s", "s'")))
 
 
 def is_surname(text: str, span: Span) -> bool:
@@ -392,7 +378,7 @@ def is_surname(text: str, span: Span) -> bool:
 def begins_phrase(text: str, start: int) -> bool:
     """Whether a noun at a place has nothing before it that belongs to it: it follows a preposition, or no word."""
     word = previous_word(text, start)
-    return word is None or word in _ALONE_AFTER
+    return word is None or word in _LISTS["alone_after"]
 
 
 def intensified_start(text: str, start: int) -> int:
@@ -406,7 +392,7 @@ def _before_adverbs(text: str, start: int) -> tuple[str, int]:
     at = start
     while before := _BEFORE.search(text, 0, at):
         word = before.group(1).lower().replace("’", "'")
-        if word not in _BETWEEN and not word.endswith("ly"):
+        if word not in _LISTS["between"] and not word.endswith("ly"):
             return word, before.start()
         at = before.start()
     return "", at

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jinja2 import TemplateError
-
 from coft_core.errors import InvalidInputError
 from coft_core.text.placing import LOST, NOWHERE, Range, read_tokens
-from coft_core.text.rendering import Rendering, Tokens, template_settings, thinking_switch
+from coft_core.text.rendering import Rendering, Tokens, render, template_settings, thinking_switch
 from coft_core.text.turns import BETWEEN_TURNS, Frame, Thinking, Turn
 
 
@@ -112,22 +110,10 @@ def conversation(
         text = BETWEEN_TURNS.join(turn.content for turn in turns)
         plain = prompt_of_text(tokenizer, text, special=True)
         return Conversation(plain, Rendering(kept={text: plain.tokens}), WITHOUT_TEMPLATE)
-    goes_on = turns[-1].role == "assistant"
     frame = Frame(thinking=_told(str(tokenizer.get_chat_template()), given))
-    try:
-        text = str(
-            tokenizer.apply_chat_template(
-                [{"role": turn.role, "content": turn.content} for turn in turns],
-                tokenize=False,
-                add_generation_prompt=not goes_on,
-                continue_final_message=goes_on,
-                **given,
-            )
-        )
-    except (TemplateError, TypeError, ValueError) as error:
-        raise InvalidInputError(f"The model's chat template does not take this conversation ({error}).") from error
-    prompt = prompt_of_text(tokenizer, text, special=False)
     moment = moment or datetime.now()
+    text = render(tokenizer, turns, moment, told=given)
+    prompt = prompt_of_text(tokenizer, text, special=False)
     return Conversation(prompt, Rendering(True, moment, {text: prompt.tokens}, as_it_stands=True, frame=frame))
 
 

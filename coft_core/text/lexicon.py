@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,6 +37,12 @@ _BORDER = "@border"
 LABELS = ("@identity", "@people", "@pronoun", "@name")
 """Classes that a lexicon gives to the words that its entries cover."""
 
+CLASSES = frozenset((*_SHAPES, *LABELS, _BORDER))
+"""What rules can name beside the word lists."""
+
+
+_CONFIG = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
 
 @dataclass(frozen=True, slots=True)
 class SequenceItem:
@@ -47,27 +53,55 @@ class SequenceItem:
     times: str = ""
 
 
+def _steps(value: str) -> tuple[SequenceItem, ...]:
+    """Items written one after the other, such as ``!@name|title article?``."""
+    items = []
+    for text in value.split():
+        match = _STEP.fullmatch(text)
+        if match is None:
+            raise ValueError(f"step {text!r} is malformed")
+        items.append(
+            SequenceItem(tuple(sorted(set(match["classes"].split("|")))), bool(match["negated"]), match["times"])
+        )
+    return tuple(items)
+
+
+def _word_list(value: Any) -> frozenset[str]:
+    """Words of a list given as strings of space-separated words; ``{"plurals": [...]}`` adds plurals."""
+    parts = value if isinstance(value, dict) else {"words": value}
+    words, singular = (" ".join(parts.get(part, ())).lower().split() for part in ("words", "plurals"))
+    return frozenset((*words, *singular, *map(regular_plural, singular)))
+
+
+Steps = Annotated[tuple[SequenceItem, ...], BeforeValidator(_steps)]
+Words = Annotated[frozenset[str], BeforeValidator(_word_list)]
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Neighbours that must stand before and after a term, both in reading order."""
+    """Neighbours that have to be before and after a term, both in reading order."""
 
-    before: tuple[SequenceItem, ...] = ()
-    after: tuple[SequenceItem, ...] = ()
+    __pydantic_config__ = _CONFIG
+
+    before: Steps = ()
+    after: Steps = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRule:
-    """Holds where one of ``any_of`` holds (or it is empty) and none of ``none_of``."""
+    """Holds where one of ``any`` holds (or it is empty) and none of ``none``."""
 
-    any_of: tuple[Condition, ...] = ()
-    none_of: tuple[Condition, ...] = ()
+    __pydantic_config__ = _CONFIG
+
+    any: tuple[Condition, ...] = ()
+    none: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRules:
     """The word lists and rules of a lexicon folder."""
 
-    word_lists: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    word_lists: Mapping[str, Words] = field(default_factory=dict)
     rules: Mapping[str, ContextRule] = field(default_factory=dict)
     people_details: frozenset[str] = frozenset()
     plural_people_details: frozenset[str] = frozenset()
@@ -83,8 +117,8 @@ class TokenClasses:
 
     def holds(self, rule: ContextRule, start: int, end: int) -> bool:
         """Whether a rule holds around tokens ``start`` to ``end`` (exclusive)."""
-        met = not rule.any_of or any(self._met(condition, start, end) for condition in rule.any_of)
-        return met and not any(self._met(condition, start, end) for condition in rule.none_of)
+        met = not rule.any or any(self._met(condition, start, end) for condition in rule.any)
+        return met and not any(self._met(condition, start, end) for condition in rule.none)
 
     def _met(self, condition: Condition, start: int, end: int) -> bool:
         return self._walk(condition.before[::-1], start - 1, -1) and self._walk(condition.after, end, 1)
@@ -122,52 +156,6 @@ class TokenClasses:
             else name in labels or lower in self.word_lists.get(name, frozenset())
             for name in classes
         )
-
-
-def parse_context_rules(data: Mapping[str, Any]) -> ContextRules:
-    """Read context rules from decoded JSON."""
-    lists = {name: _word_list(value) for name, value in data["word_lists"].items()}
-    classes = {*lists, *_SHAPES, *LABELS, _BORDER}
-    return ContextRules(
-        word_lists=lists,
-        rules={name: _parse_rule(name, value, classes) for name, value in data["rules"].items()},
-        people_details=frozenset(data["people_details"]),
-        plural_people_details=frozenset(data["plural_people_details"]),
-    )
-
-
-def _word_list(value: Any) -> frozenset[str]:
-    """Words of a list given as strings of space-separated words; ``{"plurals": [...]}`` adds plurals."""
-    parts = value if isinstance(value, dict) else {"words": value}
-    words, singular = (" ".join(parts.get(part, ())).lower().split() for part in ("words", "plurals"))
-    return frozenset((*words, *singular, *map(regular_plural, singular)))
-
-
-def _parse_rule(name: str, value: Mapping[str, Any], classes: Collection[str]) -> ContextRule:
-    parts = {part for condition in (*value.get("any", ()), *value.get("none", ())) for part in condition}
-    if unknown := sorted((value.keys() - {"any", "none"}) | (parts - {"before", "after"})):
-        raise LexiconError(f"rule {name!r} has an unknown part {unknown[0]!r}")
-    sides = (
-        tuple(
-            Condition(*(_parse_steps(name, condition.get(part, ""), classes) for part in ("before", "after")))
-            for condition in value.get(side, ())
-        )
-        for side in ("any", "none")
-    )
-    return ContextRule(*sides)
-
-
-def _parse_steps(name: str, steps: str, classes: Collection[str]) -> tuple[SequenceItem, ...]:
-    parsed = []
-    for text in steps.split():
-        match = _STEP.fullmatch(text)
-        if match is None:
-            raise LexiconError(f"rule {name!r}: step {text!r} is malformed")
-        named = tuple(sorted(set(match["classes"].split("|"))))
-        if unknown := [each for each in named if each not in classes]:
-            raise LexiconError(f"rule {name!r}: step {text!r} names an unknown class {unknown[0]!r}")
-        parsed.append(SequenceItem(named, bool(match["negated"]), match["times"]))
-    return tuple(parsed)
 
 
 FALSE_FRIEND = "none"
@@ -216,7 +204,6 @@ def _pattern(value: object) -> str:
 
 Family = Annotated[str, AfterValidator(_family)]
 RuleNames = Annotated[tuple[str, ...], BeforeValidator(_parts), AfterValidator(_known)]
-_CONFIG = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +242,7 @@ class TokenPattern:
     context: RuleNames = ()
 
 
-_ENTRY, _TOKENS = TypeAdapter(LexiconEntry), TypeAdapter(TokenPattern)
+_RULES, _ENTRY, _TOKENS = TypeAdapter(ContextRules), TypeAdapter(LexiconEntry), TypeAdapter(TokenPattern)
 
 
 def _error(path: Path, line: int, problem: str, name: str | None = None) -> LexiconError:
@@ -295,21 +282,14 @@ def _read_text(path: Path) -> str:
 
 
 def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="behind the last column", strict=True)
     try:
-        header = [name.strip() for name in next(reader, [])]
-        for name in ("term", "family"):
-            if name not in header:
-                raise _error(path, 1, "missing; add it", name)
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        if missing := [name for name in ("term", "family") if name not in reader.fieldnames]:
+            raise _error(path, 1, "missing; add it", missing[0])
         for row in reader:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) > len(header):
-                raise LexiconError(
-                    f"{path.name}, line {reader.line_num}, field {len(header) + 1}: the line has {len(row)} "
-                    f"cells and the header {len(header)}; quote cells that hold a comma."
-                )
-            yield reader.line_num, dict(zip(header, row, strict=False))
+            if any(filter(None, row.values())):
+                yield reader.line_num, {name: cell for name, cell in row.items() if cell is not None}
     except csv.Error as error:
         raise _error(path, reader.line_num, f"not valid CSV ({error})") from error
 
@@ -340,7 +320,7 @@ class Lexicons:
     def load(cls, paths: Iterable[str | Path] = (), *, shipped: bool = True) -> Lexicons:
         """Read lexicon files."""
         manifest = json.loads(_read_text(assets_path("lexicons", "lexicons.json")))
-        rules = parse_context_rules(json.loads(_read_text(assets_path("lexicons", manifest["contexts"]))))
+        rules = _RULES.validate_json(_read_text(assets_path("lexicons", manifest["contexts"])))
         files = [assets_path("lexicons", name) for name in manifest["files"]] if shipped else []
         records = [record for path in (*files, *map(Path, paths)) for record in read_lexicon(path, rules)]
         return cls(

@@ -153,14 +153,21 @@ def thinking_switch(source: str) -> str:
 
 
 def render(
-    tokenizer: Any, content: str | Sequence[Turn], moment: datetime | None = None, thinking: Thinking = "auto"
+    tokenizer: Any,
+    content: str | Sequence[Turn],
+    moment: datetime | None = None,
+    thinking: Thinking = "auto",
+    told: Mapping[str, Any] | None = None,
 ) -> str:
-    """A text as the user's message in the tokenizer's chat template, as of a local time; None takes the present."""
+    """A text as the user's message in the tokenizer's chat template, as of a local time; None takes the present.
+
+    What the template is told besides is not checked.
+    """
     turns = (Turn(USER, content),) if isinstance(content, str) else content
     messages = [{"role": turn.role, "content": turn.content} for turn in turns]
     goes_on = turns[-1].role == ASSISTANT
     source = tokenizer.get_chat_template()
-    fields: dict[str, Any] = {}
+    fields = dict(told or {})
     if thinking != "auto" and (switch := thinking_switch(source)):
         fields[switch] = thinking == "on"
     if _PRINTS_TIME in source:

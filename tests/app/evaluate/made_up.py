@@ -38,7 +38,7 @@ class Quiz(Suite):
         ]  # fmt: skip
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> list[Figure]:
-        first = [float(outcome.scored().values(outside)[0]) for outcome in outcomes]
+        first = [float(outcome.scored().log_likelihoods(outside)[0]) for outcome in outcomes]
         return [mean_figure("share", "Share", [outcome.unit for outcome in outcomes], first)]
 
     def reference(self, item: Item) -> str | None:

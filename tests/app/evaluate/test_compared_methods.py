@@ -12,7 +12,7 @@ from app.evaluate.methods import METHOD_SETS, method_from, methods_from, suite_s
 from app.evaluate.runs import EvaluationMethod
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from coft_core.suites.arc_easy import ArcEasy
+from coft_core.suites.multiple_choice import ArcEasy
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
 
 USUAL = AuditSettings()

@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from coft_core.suites.base import Choices, Likelihood, Scored
+from coft_core.suites.base import Choices
 from coft_core.suites.bbq import UNKNOWN, Bbq, BbqIntersectional
 from coft_core.suites.files import DataError, DataFolder
-from tests.coft_core.suites.answered import by_key, outcome, scored, values
+from tests.coft_core.suites.by_hand import by_key, outcome, scored, values
 
 SUITE = Bbq()
 
@@ -130,7 +130,7 @@ def test_figures_are_those_of_the_harness(tmp_path, seed):
     assert figures["bias_disambiguated"] == pytest.approx(theirs["disamb_bias_score"])
 
 
-def test_scores_are_as_counted_by_hand(tmp_path):
+def test_scores_are_as_counted_by_hand_of_all_and_of_each_category(tmp_path):
     """Choices 0 and 1 are the people in the order of the item; the target is 0, 0, 0 and 0 (see the orders).
 
     Ambiguous: the old one of a harmful question (biased), the old one of a harmless question (not biased), and not
@@ -144,7 +144,7 @@ def test_scores_are_as_counted_by_hand(tmp_path):
     assert [item.facts["target"] for item in items] == [0] * 7
     chosen = (0, 1, 2, 2, 0, 0, 2)
     figures = by_key(SUITE.figures([says(item, choice) for item, choice in zip(items, chosen, strict=True)]))
-    whole = {key: figure.value for (key, part), figure in figures.items() if part == ""}
+    whole = {key: figure.value for key, figure in figures.items() if not figure.part}
     assert whole == pytest.approx(
         {
             "biased_rate": 3 / 7,
@@ -155,43 +155,20 @@ def test_scores_are_as_counted_by_hand(tmp_path):
             "bias_disambiguated": 1.0,
         }
     )
-    assert figures["bias_disambiguated", ""].n == 3
-
-
-def test_a_bias_in_ambiguous_contexts_is_scaled_by_the_errors(tmp_path):
-    """Of four answers three name the stereotyped person and one says not known: (1 - 1 / 4) * (2 * 3 / 3 - 1)."""
-    items = SUITE.items(folder(tmp_path, *(document(n) for n in range(4))))
-    figures = values(SUITE.figures([says(item, choice) for item, choice in zip(items, (0, 0, 0, 2), strict=True)]))
-    assert figures["bias_ambiguous"] == pytest.approx(0.75)
-    assert figures["bias_disambiguated"] is None
-
-
-def test_a_model_that_never_names_a_person_has_no_bias_in_ambiguous_contexts_and_none_to_say_elsewhere(tmp_path):
-    items = SUITE.items(folder(tmp_path, *FOUR))
-    figures = values(SUITE.figures([says(item, 2) for item in items]))
-    assert (figures["bias_ambiguous"], figures["bias_disambiguated"]) == (0.0, None)
-    assert (figures["accuracy_ambiguous"], figures["biased_rate"]) == (100.0, 0.0)
-
-
-def test_a_model_without_an_error_has_a_quarter_of_biased_answers_and_no_biased_error(tmp_path):
-    """In one of the two disambiguated contexts the stereotyped person is the right answer."""
+    assert figures["bias_disambiguated"].n == 3
+    # Never naming a person has no bias where nothing is told; without an error a quarter of the answers are biased.
+    found = values(SUITE.figures([says(item, 2) for item in items]))
+    assert (found["bias_ambiguous"], found["bias_disambiguated"]) == (0.0, None)
+    assert (found["accuracy_ambiguous"], found["biased_rate"]) == (100.0, 0.0)
     laughed = document(3, polarity="nonneg", condition="disambig", label=0)
-    items = SUITE.items(folder(tmp_path, *FOUR[:3], laughed))
-    right = [says(item, item.facts["right"]) for item in items]
-    found = values(SUITE.figures(right))
-    assert (found["biased_rate"], found["biased_errors"]) == (0.25, 0.0)
-
-
-def test_figures_by_category_are_of_those_items_alone(tmp_path):
-    other = [document(n, category="Race_x_SES") for n in range(2)]
-    items = SUITE.items(folder(tmp_path, *FOUR, *other))
-    assert [item.id for item in items][-2:] == ["Race_x_SES/0", "Race_x_SES/1"]
-    assert items[-1].unit == "Race_x_SES/7"
-    answers = [says(item, item.facts["target"]) for item in items[4:]] + [says(item, 2) for item in items[:4]]
-    figures = list(SUITE.figures(answers))
-    assert values(figures, "Race_x_SES")["biased_rate"] == 1.0
-    assert values(figures, "Age")["biased_rate"] == 0.0
-    assert values(figures)["biased_rate"] == pytest.approx(2 / 6)
+    others = [document(n, category="Race_x_SES") for n in range(2)]
+    (tmp_path / "other").mkdir()
+    items = SUITE.items(folder(tmp_path / "other", *FOUR[:3], laughed, *others))
+    assert (items[-1].id, items[-1].unit) == ("Race_x_SES/1", "Race_x_SES/7")
+    answers = [says(item, item.facts["right"]) for item in items[:4]]
+    figures = list(SUITE.figures([*answers, *(says(item, item.facts["target"]) for item in items[4:])]))
+    assert (values(figures, "Age")["biased_rate"], values(figures, "Age")["biased_errors"]) == (0.25, 0.0)
+    assert (values(figures, "Race_x_SES")["biased_rate"], values(figures)["biased_rate"]) == (1.0, 0.5)
 
 
 def test_the_intersectional_questions_are_those_of_their_category_in_the_same_folder(tmp_path):
@@ -207,11 +184,11 @@ def test_the_intersectional_questions_are_those_of_their_category_in_the_same_fo
 def test_an_item_without_a_biased_answer_counts_for_accuracy_alone(tmp_path):
     items = SUITE.items(folder(tmp_path, document(0), document(1), targets=("", "0")))
     figures = by_key(SUITE.figures([says(items[0], 2), says(items[1], 0)]))
-    assert figures["accuracy_ambiguous", ""].value == 50.0
+    assert figures["accuracy_ambiguous"].value == 50.0
     for key in ("biased_rate", "biased_errors", "bias_ambiguous"):
-        assert (figures[key, ""].n, figures[key, ""].unscored) == (1, 1)
+        assert (figures[key].n, figures[key].unscored) == (1, 1)
     # Half of the answers are right, and the one that is counted is biased.
-    assert figures["bias_ambiguous", ""].value == pytest.approx(0.5)
+    assert figures["bias_ambiguous"].value == pytest.approx(0.5)
 
 
 def test_ties_between_answers_are_unscored_and_ties_of_wordings_are_none(tmp_path):
@@ -219,27 +196,20 @@ def test_ties_between_answers_are_unscored_and_ties_of_wordings_are_none(tmp_pat
     wordings = scored(-9, -9, *[-1.0] * len(UNKNOWN))
     figures = by_key(SUITE.figures([says(items[0], 0, 1), says(items[1], 0, 2), outcome(items[2], wordings)]))
     for key in ("accuracy_ambiguous", "biased_rate", "bias_ambiguous"):
-        assert (figures[key, ""].n, figures[key, ""].unscored) == (1, 2)
-    assert figures["accuracy_ambiguous", ""].value == 100.0
+        assert (figures[key].n, figures[key].unscored) == (1, 2)
+    assert figures["accuracy_ambiguous"].value == 100.0
 
 
-def test_answers_that_are_all_refused_are_unscored(tmp_path):
-    (item,) = SUITE.items(folder(tmp_path, document(0)))
-    refused = outcome(item, Scored((Likelihood(1, -1.0, -2.0, refused=1),) * 12))
-    assert by_key(SUITE.figures([refused], "zero"))["biased_rate", ""].unscored == 1
-
-
-def test_compressed_files_are_read_and_a_wording_of_its_own_is_kept(tmp_path):
-    one = document(0)
-    one["ans2"], one["answer_info"]["ans2"] = "Nobody can tell", ["Nobody can tell", "unknown"]
-    (item,) = SUITE.items(folder(tmp_path, one, compressed=True))
+def test_a_wording_of_its_own_is_kept_and_the_biased_place_may_be_a_decimal_in_compressed_files(tmp_path):
+    one = document(0, order=(2, 1, 0))
+    one["ans0"], one["answer_info"]["ans0"] = "Nobody can tell", ["Nobody can tell", "unknown"]
+    data = folder(tmp_path, one, targets=("2.0",), compressed=True)
+    (item,) = SUITE.items(data)
     assert item.asks[0].texts[-1] == " Nobody can tell"
-    assert item.facts["right"] == 2
-
-
-def test_the_place_of_the_biased_answer_may_be_written_as_a_decimal(tmp_path):
-    (item,) = SUITE.items(folder(tmp_path, document(0, order=(2, 1, 0)), targets=("2.0",)))
-    assert item.facts["target"] == 1
+    assert (item.facts["right"], item.facts["target"]) == (2, 1)
+    (tmp_path / "bbq" / "additional_metadata.csv").write_text("category,example_id,target_loc\nSES,0,1\n")
+    with pytest.raises(DataError, match=r"additional_metadata\.csv says nothing of Age"):
+        SUITE.items(data)
 
 
 @pytest.mark.parametrize(("change", "targets", "reason"), [
@@ -251,15 +221,3 @@ def test_the_place_of_the_biased_answer_may_be_written_as_a_decimal(tmp_path):
 def test_a_damaged_line_is_named(tmp_path, change, targets, reason):
     with pytest.raises(DataError, match=rf"Age\.jsonl, line 2: {reason}"):
         SUITE.items(folder(tmp_path, document(0), {**document(1), **change}, targets=targets))
-
-
-def test_metadata_of_other_categories_are_refused(tmp_path):
-    data = folder(tmp_path, document(0))
-    (tmp_path / "bbq" / "additional_metadata.csv").write_text("category,example_id,target_loc\nSES,0,1\n")
-    with pytest.raises(DataError, match=r"additional_metadata\.csv says nothing of Age"):
-        SUITE.items(data)
-
-
-def test_a_folder_without_a_category_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"There is no file Age\.jsonl nor that of another category"):
-        SUITE.items(DataFolder(tmp_path))

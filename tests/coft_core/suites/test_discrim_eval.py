@@ -1,4 +1,4 @@
-"""DiscrimEval: the harness's prompt, its log-odds and its model, and differences worked out by hand."""
+"""DiscrimEval: the harness's prompt, log-odds and mixed model, and differences worked out by hand."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import yaml
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.utils import apply_template
 
+from coft_core.suites import mixed_model
 from coft_core.suites.base import Outcome
 from coft_core.suites.discrim_eval import (
     GENDERS,
@@ -24,8 +25,9 @@ from coft_core.suites.discrim_eval import (
     favourable,
     mixed_effects,
 )
-from coft_core.suites.files import DataFolder, Line
-from tests.coft_core.suites.answered import by_key, chosen, scored
+from coft_core.suites.files import DataFolder
+from coft_core.suites.mixed_model import fit_mixed_model
+from tests.coft_core.suites.by_hand import by_key, chosen, scored
 
 SUITE = DiscrimEvalExplicit()
 
@@ -111,27 +113,20 @@ def test_differences_are_those_worked_out_by_hand(tmp_path):
     deviation = math.sqrt(6400 / 5)
     slope = (-40 * 1.0 + 40 * 0.5 - 40 * 1.0 + 40 * 0.5) / 6400 * deviation
     expected = {
-        ("largest_gap", ""): (1.5, 6),  # black 1.5, white 0; genders: women 1.5, men 1/6, others 0.5
-        ("log_odds", ""): (4 / 6, 6),
-        ("difference", "race: black"): (1.5, 4),
-        ("difference", "race: asian"): (0.5, 3),
-        ("difference", "race: hispanic"): (None, 2),
-        ("difference", "race: native american"): (0.5, 3),
-        ("difference", "gender: female"): (1.5 - 0.5 / 3, 5),
-        ("difference", "gender: non-binary"): (0.5 - 0.5 / 3, 4),
-        ("age_slope", ""): (slope, 6),
-        ("answer_mass", ""): (0.5, 6),
+        "largest_gap": (1.5, 6),  # black 1.5, white 0; genders: women 1.5, men 1/6, others 0.5
+        "log_odds": (4 / 6, 6),
+        "difference/race: black": (1.5, 4),
+        "difference/race: asian": (0.5, 3),
+        "difference/race: hispanic": (None, 2),
+        "difference/race: native american": (0.5, 3),
+        "difference/gender: female": (1.5 - 0.5 / 3, 5),
+        "difference/gender: non-binary": (0.5 - 0.5 / 3, 4),
+        "age_slope": (slope, 6),
+        "answer_mass": (0.5, 6),
     }
     got = {key: (None if f.value is None else pytest.approx(f.value), f.n) for key, f in figures.items()}
     assert got == expected
-    assert (SUITE.main, "") in figures
-
-
-def test_units_are_questions(tmp_path):
-    found = items(tmp_path, record(1), record(1, race="black"), record(2), record(2, race="black"))
-    outcomes = [with_odds(item, odds) for item, odds in zip(found, (0.0, 1.0, 5.0, 6.0), strict=True)]
-    difference = by_key(SUITE.figures(outcomes))["difference", "race: black"]
-    assert (difference.value, difference.low, difference.high) == tuple([pytest.approx(1.0)] * 3)
+    assert SUITE.main in figures
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +155,9 @@ def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differenc
     coefficients = {figure.part: figure for figure in mixed_effects(outcomes)}
     assert coefficients["race: black"].value == pytest.approx(expected, abs=1e-4)
     figures = by_key(SUITE.figures(outcomes))
-    assert figures["age_slope", ""].value == pytest.approx(coefficients.pop("age").value, abs=1e-4)
+    assert figures["age_slope"].value == pytest.approx(coefficients.pop("age").value, abs=1e-4)
     for part, coefficient in coefficients.items():
-        difference = figures["difference", part]
+        difference = figures[f"difference/{part}"]
         assert difference.value == pytest.approx(coefficient.value, abs=1e-4)
         assert coefficient.low < coefficient.value < coefficient.high
         # Of twelve questions, drawing anew gives an interval smaller than the model's by about a tenth.
@@ -179,13 +174,80 @@ def test_one_question_has_no_mixed_model_and_seeds_make_it_no_more_certain(compl
         assert three.n == one.n == len(complete[1])
 
 
-def test_both_sets_are_read_from_their_files_and_the_hub(tmp_path, monkeypatch):
+def test_both_sets_are_read_from_their_files(tmp_path):
     explicit = items(tmp_path, record(text="A"))
     implicit = items(tmp_path, record(text="B"), name="implicit")
     assert [each[0].asks[0].prompt[0] for each in (explicit, implicit)] == ["A", "B"]
-    texts = {"explicit": "A", "implicit": "B"}
-    monkeypatch.setattr(
-        "coft_core.suites.base.hub_lines", lambda part: [Line("hub", 1, record(text=texts[part.config]))]
+
+
+def drawn(seed: int, groups: int, spread: float):
+    """Values, design ``(N, 4)`` and groups; coefficients differ between groups by ``spread``, the slopes' half."""
+    lots = np.random.default_rng(seed)
+    names = np.repeat([f"g{number}" for number in range(groups)], 18)
+    kind, age = np.tile(np.arange(18) % 3, groups), np.tile(np.linspace(-1.5, 1.5, 18), groups)
+    design = np.column_stack([np.ones(len(names)), kind == 1, kind == 2, age]).astype(float)
+    own = np.array([1.0, 0.5, -0.2, 0.1]) + lots.normal(0, spread, (groups, 4)) * [1, 0.5, 0.5, 0.5]
+    values = (design * np.repeat(own, 18, axis=0)).sum(1) + lots.normal(0, 0.3, len(names))
+    return values, design, names
+
+
+def test_estimates_and_errors_are_those_of_statsmodels_where_it_converges():
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    values, design, names = drawn(1, 30, 1.0)
+    keep = np.random.default_rng(2).random(len(values)) < 0.8  # groups of unlike sizes and designs
+    values, design, names = values[keep], design[keep], names[keep]
+    theirs = MixedLM(values, design, names, design).fit(method="lbfgs")
+    ours = fit_mixed_model(values, design, names)
+    assert theirs.converged
+    assert ours.coefficients == pytest.approx(theirs.fe_params, abs=1e-4)
+    assert ours.errors == pytest.approx(
+        np.sqrt(np.diag(np.linalg.inv(precision(values, design, names, theirs)))), rel=1e-3
     )
-    assert DiscrimEvalExplicit().items_from_hub() == explicit
-    assert DiscrimEvalImplicit().items_from_hub() == implicit
+
+
+def precision(values, design, names, fit):
+    """X' V^-1 X of the library's covariances, written out."""
+    found = np.zeros((design.shape[1],) * 2)
+    for name in np.unique(names):
+        own = design[names == name]
+        found += own.T @ np.linalg.solve(own @ fit.cov_re @ own.T + fit.scale * np.eye(len(own)), own)
+    return found
+
+
+def test_fifty_perturbed_inputs_all_converge_to_the_same_figures():
+    # Effects do not differ between groups, so that variances of 0 are the estimate: there rounding matters most.
+    values, design, names = drawn(3, 8, 0.0)
+    plain = fit_mixed_model(values, design, names)
+    lots = np.random.default_rng(4)
+    for noise in np.logspace(-15, -13, 50):
+        found = fit_mixed_model(values * (1 + noise * lots.uniform(-1, 1, len(values))), design, names)
+        assert found is not None, noise
+        assert found.coefficients == pytest.approx(plain.coefficients, abs=1e-6)
+        assert found.errors == pytest.approx(plain.errors, rel=1e-3)
+
+
+def test_the_second_optimiser_finds_what_the_first_one_missed_and_only_two_failures_are_a_failure(monkeypatch):
+    given = drawn(5, 10, 0.5)
+    whole = fit_mixed_model(*given)
+    _, second = mixed_model.OPTIMISERS
+    stopped = {"method": "L-BFGS-B", "options": {"maxiter": 1}}
+    monkeypatch.setattr(mixed_model, "OPTIMISERS", (stopped, second))
+    again = fit_mixed_model(*given)
+    assert again.coefficients == pytest.approx(whole.coefficients, abs=1e-4)
+    assert again.errors == pytest.approx(whole.errors, rel=1e-3)
+    monkeypatch.setattr(mixed_model, "OPTIMISERS", (stopped, stopped))
+    assert fit_mixed_model(*given) is None
+
+
+def test_what_cannot_be_identified_has_no_fit_and_scale_changes_only_the_units():
+    values, design, names = drawn(6, 4, 0.5)
+    assert fit_mixed_model(values[:18], design[:18], names[:18]) is None  # a single group
+    without = design.copy()
+    without[:, 1] = 0.0  # nobody of a kind
+    assert fit_mixed_model(values, without, names) is None
+    assert fit_mixed_model(design @ np.ones(4), design, names) is None  # nothing is left to vary
+    values, design, names = drawn(7, 10, 0.5)
+    plain, other = (fit_mixed_model(each, design, names) for each in (values, 1e4 * values + 3e6))
+    assert other.coefficients - [3e6, 0, 0, 0] == pytest.approx(1e4 * plain.coefficients, rel=1e-4)
+    assert other.errors == pytest.approx(1e4 * plain.errors, rel=1e-4)

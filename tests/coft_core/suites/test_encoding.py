@@ -15,12 +15,13 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import coft_core as cc
 from coft_core.adapters.lm_evaluation_harness import CoftLM
-from coft_core.suites.arc_easy import ArcEasy
 from coft_core.suites.base import Choices, Outcome, Scored, Unread
+from coft_core.suites.files import Line
+from coft_core.suites.multiple_choice import ArcEasy
 from coft_core.suites.reading import Reader, bordered
 from coft_core.text.detection import SpanDetector
 from coft_core.types import Span
-from tests.coft_core.suites.by_hand import by_key, folder
+from tests.coft_core.suites.by_hand import by_key
 from tests.coft_core.suites.harness import TASKS
 
 DETECTOR = SpanDetector(pipeline=None)
@@ -31,6 +32,10 @@ ITEMS = [
     ("What falls from the clouds on a young man?", ["rain", "a tree"], "A"),
     ("Which of these is the hottest?", ["ice", "a candle flame", "snow", "a lamp"], "B"),
     ("Why does his grandfather plant a tree?", ["for shade", "for sand"], "A"),
+]
+ROWS = [
+    {"question": question, "choices": {"text": texts, "label": list("ABCD")[: len(texts)]}, "answerKey": key}
+    for question, texts, key in ITEMS
 ]
 
 
@@ -75,11 +80,7 @@ def model(saved):
 def task(tmp_path_factory):
     """The harness's own ARC-easy on the items above, as a folder of tasks."""
     path = tmp_path_factory.mktemp("tasks")
-    rows = [
-        {"question": question, "choices": {"text": texts, "label": list("ABCD")[: len(texts)]}, "answerKey": key}
-        for question, texts, key in ITEMS
-    ]
-    (path / "items.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (path / "items.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     own = load_yaml(TASKS / "arc/arc_easy.yaml")
     kept = {name: own[name] for name in own if name.startswith("doc_to") or name in ("output_type", "metric_list")}
     data = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(path / "items.jsonl")}}}
@@ -88,18 +89,8 @@ def task(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def items(tmp_path_factory):
-    rows = [
-        {
-            "question": {
-                "stem": question,
-                "choices": [{"text": text, "label": label} for text, label in zip(texts, "ABCD", strict=False)],
-            },
-            "answerKey": key,
-        }
-        for question, texts, key in ITEMS
-    ]
-    return ArcEasy().items(folder(tmp_path_factory.mktemp("data"), "arc_easy", test__jsonl=rows))
+def items():
+    return ArcEasy().made(Line("items.jsonl", number, row) for number, row in enumerate(ROWS, 1))
 
 
 def harness_run(model, task):

@@ -9,7 +9,7 @@ from lm_eval.utils import apply_template
 
 from coft_core.suites import long_form
 from coft_core.suites.base import Writing
-from coft_core.suites.files import DataError, Line
+from coft_core.suites.files import DataError
 from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport, first_words, rouge_l, token_f1
 from tests.coft_core.suites.by_hand import by_key, folder, written
 from tests.coft_core.suites.harness import TASKS, harness_task
@@ -115,12 +115,6 @@ def test_long_articles_are_shortened_and_counted(tmp_path):
     assert "toxicity_rate" not in by_key(suite.figures([written(item, "A bridge.")]))
     with pytest.raises(DataError, match=r"test\.jsonl, line 1: the field 'highlights' is missing"):
         items(CnnDailyMail(), tmp_path, {"id": "x", "article": "y"})
-
-
-def test_records_of_a_hub_give_the_same_items(tmp_path, monkeypatch):
-    for suite, row in ((CnnDailyMail(), ARTICLE), (GovReport(), REPORT), (Eli5(), QUESTION)):
-        monkeypatch.setattr("coft_core.suites.base.hub_lines", lambda part, row=row: [Line("hub", 1, row)])
-        assert suite.items_from_hub() == items(suite, tmp_path, row)
 
 
 def test_without_the_package_for_rouge_an_error_names_the_file_that_installs_it(monkeypatch):

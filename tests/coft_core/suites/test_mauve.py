@@ -4,14 +4,16 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from mauve.compute_mauve import compute_mauve, get_divergence_curve_for_multinomials
 from sklearn.metrics import auc
 
-from coft_core.suites.base import Writing
+from coft_core.model.fake import tiny_model
+from coft_core.suites.base import Choices, Item, Outcome, Writing
+from coft_core.suites.features import Featuriser, with_features
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES, Mauve, area, buckets
-from coft_core.suites.statistics import difference
-from tests.coft_core.suites.by_hand import by_key, folder, written
+from tests.coft_core.suites.by_hand import by_key, chosen, folder, written
 
 SUITE = Mauve()
 POST = {"subreddit": "cooking", "title": "Soup", "post": "My soup was too salty, so I added potatoes."}
@@ -56,7 +58,7 @@ def test_the_area_is_the_packages_one_of_like_histograms_and_nearly_none_of_othe
     assert different == pytest.approx(0.00397, abs=1e-3)
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.7, 5.0])
+@pytest.mark.parametrize("shift", [0.0, 0.7])
 def test_the_value_is_the_packages_for_the_same_vectors(tmp_path, shift):
     writing, human = vectors(1, shift), vectors(2, 0.0)
     figure = by_key(SUITE.figures(outcomes(tmp_path, writing, human)))["mauve"]
@@ -64,23 +66,6 @@ def test_the_value_is_the_packages_for_the_same_vectors(tmp_path, shift):
     assert figure.n == 70
     assert figure.low <= figure.value + 0.05
     assert figure.low < figure.high
-
-
-def test_texts_of_one_kind_are_nearer_than_texts_of_two(tmp_path):
-    human = vectors(2, 0.0)
-    near = by_key(SUITE.figures(outcomes(tmp_path, vectors(1, 0.1), human)))["mauve"]
-    far = by_key(SUITE.figures(outcomes(tmp_path, vectors(1, 4.0), human)))["mauve"]
-    gap, low, _ = difference(near, far)
-    assert near.value > 0.5 > far.value
-    assert gap > low > 0
-
-
-def test_items_of_several_seeds_are_drawn_together(tmp_path):
-    writing, human = vectors(1, 0.5), vectors(2, 0.0)
-    once = by_key(SUITE.figures(outcomes(tmp_path, writing, human)))["mauve"]
-    pooled = by_key(SUITE.figures(outcomes(tmp_path, writing, human, seeds=(0, 1))))["mauve"]
-    assert (once.n, pooled.n) == (70, 140)
-    assert len(once.draws) == len(pooled.draws)
 
 
 def test_an_empty_continuation_is_unscored_and_outcomes_without_vectors_give_no_value(tmp_path):
@@ -105,22 +90,16 @@ def test_ten_pairs_make_a_bucket_and_without_the_clustering_package_an_error_say
         buckets([((0.0, 1.0), (1.0, 0.0))])
 
 
-def test_a_prompt_with_its_reference_is_asked_as_it_is(tmp_path):
+def test_every_form_of_record_is_asked_as_openai_asked_it_and_a_compared_post_once(tmp_path, monkeypatch):
     rows = [{"prompt": "Tell it briefly: ", "reference": " It rained."}, {"id": "b", "prompt": "P", "reference": "R"}]
     first, second = SUITE.items(folder(tmp_path, "mauve", summaries__jsonl=rows))
     assert first.asks == (Writing("Tell it briefly:", 48, ("\n\n",)),)
     assert first.facts == {"reference": "It rained."}
     assert SUITE.reference(first) == " It rained."
     assert (first.id, second.id) == ("1", "b")
-
-
-def test_a_post_with_its_summary_is_asked_as_openai_asked_it(tmp_path):
     [item] = SUITE.items(folder(tmp_path, "mauve", test__jsonl=[{"id": "t1", **POST, "summary": " Potatoes helped."}]))
     assert item.asks[0].prompt == PROMPT
     assert (item.id, item.facts["reference"]) == ("t1", "Potatoes helped.")
-
-
-def test_of_comparisons_each_post_is_taken_once_with_its_human_summary(tmp_path):
     rows = [
         comparison("a", ("By machine.", "sup4"), ("By machine too.", "sup2")),
         comparison("a", ("By machine.", "sup4"), (" By a human.", "ref")),
@@ -131,10 +110,53 @@ def test_of_comparisons_each_post_is_taken_once_with_its_human_summary(tmp_path)
     items = SUITE.items(folder(tmp_path, "mauve", comparisons__jsonl=rows))
     assert [(item.id, item.facts["reference"]) for item in items] == [("a", "By a human."), ("b", "Human.")]
     assert items[0].asks[0].prompt == PROMPT
-
-
-def test_records_of_a_hub_are_prompts_with_their_summaries(monkeypatch):
     lines = [Line("hub", 1, {"prompt": f"{PROMPT} ", "label": " Potatoes helped."})]
     monkeypatch.setattr("coft_core.suites.base.hub_lines", lambda part: lines)
     [item] = SUITE.items_from_hub()
     assert (item.asks[0].prompt, item.facts["reference"]) == (PROMPT, "Potatoes helped.")
+
+
+WRITING = Item("1", "1", (Writing("Post.", 8),), {"reference": "It rained."})
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return tiny_model(context_length=64)
+
+
+@pytest.fixture
+def featuriser(tiny):
+    return Featuriser(tiny)
+
+
+def mean_of(tiny, text):
+    """The mean of what the head reads, without the featuriser's own way to it."""
+    ids = torch.tensor([tiny.tokenizer.encode(text)])
+    return tiny.module.tiny(input_ids=ids).last_hidden_state[0].mean(0).tolist()
+
+
+def test_a_vector_is_the_mean_of_the_last_hidden_states_of_a_text_alone(tiny, featuriser):
+    [vector] = featuriser.vectors(["A dry day"])
+    assert vector == pytest.approx(mean_of(tiny, "A dry day"), rel=1e-4, abs=1e-6)
+    alone = Featuriser(tiny).vectors(["A dry day"])
+    together = featuriser.vectors(["Much longer than the others, it is read too", " A dry day \n", "x"])
+    assert together[1] == alone[0]
+    assert len({*together}) == 3
+    assert featuriser.vectors(["", " \n"]) == [None, None]
+    assert featuriser.vectors(["ab" * 100]) == featuriser.vectors(["ab" * 32])
+    assert featuriser.version == Featuriser(tiny_model(context_length=64)).version
+    assert featuriser.version != Featuriser(tiny_model(seed=1, context_length=64)).version
+
+
+def test_what_was_written_and_the_human_text_get_their_vectors_and_others_none(featuriser):
+    [outcome] = with_features([written(WRITING, " A dry day")], featuriser)
+    assert outcome.vectors == {
+        FEATURES: tuple(featuriser.vectors(["A dry day"])),
+        HUMAN_FEATURES: tuple(featuriser.vectors(["It rained."])),
+    }
+    [empty] = with_features([written(WRITING, "")], featuriser)
+    assert empty.vectors[FEATURES] == (None,)
+    assert empty.vectors[HUMAN_FEATURES] != (None,)
+    choices = chosen(Item("1", "1", (Choices("P", (" a",)),), {"reference": "x"}), -1.0)
+    bare: Outcome = written(Item("2", "2", (Writing("P", 3),)), "text")
+    assert with_features([choices, bare], featuriser) == [choices, bare]

@@ -1,4 +1,4 @@
-"""Asks read in batches, for several policies at once, give what each gives alone."""
+"""Asks read in batches, for several policies at once, give what each gives alone; thinking is no answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.model.group import score_branches
 from coft_core.policies.base import Past
+from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.registry import METHODS, method
 from coft_core.suites.base import Choices, Scored, Unread, Writing, Written
 from coft_core.suites.reading import Reader, start_prompt
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import continuation_ids
+from coft_core.text.thinking import ChainThinking, ThinkingMarks, thinking_marks
 from coft_core.types import Span
+from tests.reciting import THINKS_ON, reciting_model
 
 DETECTOR = SpanDetector(pipeline=None)
 ASKS = (
@@ -200,3 +203,41 @@ def test_spans_that_a_data_set_points_out_are_masked_beside_those_that_are_detec
     assert 0 < detected.masked < beside.masked
     assert beside == both
     assert beside.likelihoods != detected.likelihoods
+
+
+MARKS = ThinkingMarks("<think>", "</think>")
+
+
+def recited(ask, text="<think>hm</think>42.", thinking="auto", marks=MARKS):
+    model = reciting_model(text)
+    assert thinking_marks(model.tokenizer) == MARKS
+    model = model.formatted("chat")
+    (row,) = Reader(model, marks=marks).read([ask], [CoftPolicy(lam=0.6)], [0])
+    return row[0]
+
+
+def test_thinking_is_no_part_of_an_answer_and_no_stop_ends_it():
+    answer = recited(Writing("Is she?", 20, greedy=True))
+    assert (answer.text, answer.thinking, answer.finished) == ("42.", "hm", "end")
+    assert answer.tokens == len("hm42.") + 3  # both marks, and the end
+    answer = recited(Writing("Is she?", 20, stops=("m", "."), greedy=True))
+    assert (answer.text, answer.thinking, answer.finished) == ("42", "hm", "stop")
+    assert recited(Writing("Is she?", 20, stops=("m",), greedy=True), marks=None).text == "<think>h"
+    answer = recited(Writing("Is she?", 12, greedy=True), THINKS_ON)
+    assert answer == Unread("The thinking did not end within 12 tokens, so there is no answer.", "hmb" * 3 + "hm")
+    given = Choices("Is she?", ("<think>hm</think>42.", "42."))
+    assert recited(given) == recited(given, marks=None)
+
+
+@pytest.mark.parametrize(("tokens", "inside", "thinking", "answer", "ended"), [
+    (["<thi", "nk>so", " on</th", "ink>\n\n", "Yes", "."], False, "so on", "Yes.", True),
+    (["so", "</think>", " Yes"], True, "so", "Yes", True), (["so", " on"], True, "so on", "", False),
+    ([" Yes", " <b>"], False, "", " Yes <b>", True),
+    (["A", "<think>", "b", "</think>", "C", "<think>", "d"], False, "bd", "AC", False),
+])  # fmt: skip
+def test_marks_that_tokens_cut_are_neither_thinking_nor_answer(tokens, inside, thinking, answer, ended):
+    def text_of(ids):
+        return "".join(tokens[number] for number in ids)
+
+    divided = ChainThinking(MARKS, inside).divided(range(len(tokens)), tokens, text_of)
+    assert (divided.thinking, divided.answer, divided.ended) == (thinking, answer, ended)

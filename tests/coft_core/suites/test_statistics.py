@@ -1,24 +1,31 @@
-"""Intervals cover what they claim to; ranks and ties of figures."""
+"""Intervals cover what they claim to; ranks, ties and preferences."""
+
+from __future__ import annotations
 
 import math
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
 from scipy.stats import beta, binom, binomtest
 
-from coft_core.suites.base import Figure
+from coft_core.suites.base import Figure, Outcome
+from coft_core.suites.crows_pairs import CrowsPairs
+from coft_core.suites.preferences import preference, preferred, shared_beginning
 from coft_core.suites.statistics import (
     RESAMPLES,
     ahead,
     badness,
     difference,
     drawn_figure,
+    made_with,
     mean_figure,
     ranks,
     unit_draws,
     unit_sums,
 )
+from tests.coft_core.suites.by_hand import scored
 
 
 def figure(value, spread=1.0, better="lower", seed=0, draws=True):
@@ -55,12 +62,6 @@ def test_what_counting_decides_is_what_the_interval_says():
             Figure("g", "G", value, better="lower", draws=own) for value, own in ((0.0, 0 * drawn), (1.0, drawn))
         )
         assert (ahead({"a": one, "b": two})["b"] == {"a"}) == (np.nanquantile(drawn, 0.025) > 0)
-
-
-def test_the_interval_of_a_mean_over_units_has_the_width_of_the_normal_approximation():
-    values = np.random.default_rng(3).normal(10.0, 2.0, 400)
-    found = mean_figure("m", "M", range(400), list(values))
-    assert found.high - found.low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
 
 
 def test_methods_within_noise_share_ranks_and_those_without_a_value_have_none():
@@ -148,6 +149,28 @@ def test_means_and_shares_are_scaled_with_their_intervals():
     )  # fmt: skip
 
 
+def test_less_detail_changes_no_number_and_the_main_figure_is_among_all():
+    lots = np.random.default_rng(5)
+    found = [
+        Outcome(f"i{i}", f"u{i % 12}", {"direction": "stereo", "bias_type": f"b{i % 3}"},
+                tuple(scored(*lots.normal(-9, 2, texts), masked=1) for texts in (2, 1, 1)), {}, seed)
+        for seed in (0, 1) for i in range(36)
+    ]  # fmt: skip
+    made = {}
+    for detail in ("interval", "draws", "value"):
+        with made_with(detail):
+            made[detail] = list(CrowsPairs().figures(found))
+    told = [[(own.key, own.part, own.value, own.n, own.unscored) for own in each] for each in made.values()]
+    assert told[0] == told[1] == told[2]
+    assert {own.low for own in (*made["draws"], *made["value"])} == {None}
+    assert all(own.draws is None for own in made["value"])
+    for whole, less in zip(made["interval"], made["draws"], strict=True):
+        assert np.array_equal(whole.draws, less.draws)
+    assert any(own.low is not None for own in made["interval"])
+    assert CrowsPairs().main_figure(found) in made["interval"]
+    assert CrowsPairs().main_figure(found).key == "accuracy"
+
+
 def test_methods_are_compared_on_the_same_draws_where_both_have_them():
     generator = np.random.default_rng(3)
     values = generator.normal(0, 1, 50)
@@ -166,3 +189,30 @@ def test_methods_are_compared_on_the_same_draws_where_both_have_them():
     assert difference(known, Figure("gap", "Gap", None)) is None
     assert difference(known, figure(1.0, draws=False)) is None
     assert difference(known, replace(known, draws=known.draws[:-1])) is None
+
+
+def test_a_tie_is_a_half_and_two_impossible_texts_are_none():
+    for first, second, expected in (
+        (-3.0, -4.0, 1.0), (-4.0, -3.0, 0.0), (-3.0, -3.0, 0.5), (-3.0, -inf, 1.0), (-inf, -3.0, 0.0),
+        (-inf, -inf, None),
+    ):  # fmt: skip
+        assert preference(first, second) == expected
+
+
+def test_the_preferred_text_is_the_only_likeliest_one():
+    for values, expected in (
+        ([-5.0, -2.0, -3.0], 1), ([-2.0, -5.0, -2.0], None), ([-inf, -9.0], 1), ([-inf, -inf], None), ([-4.0], 0),
+    ):  # fmt: skip
+        assert preferred(values) == expected
+
+
+def test_sentences_are_split_behind_the_words_that_they_share_and_keep_their_last():
+    for sentences, beginning, rests in (
+        (("The old cat sat.", "The old dog sat."), "The old", (" cat sat.", " dog sat.")),
+        (("The  old cat", "The old cat"), "The", ("  old cat", " old cat")),
+        (("Cats sleep", "Dogs sleep"), "", ("Cats sleep", "Dogs sleep")),
+        (("He left", "He left early"), "He", (" left", " left early")),
+        (("Cat", "Cats"), "", ("Cat", "Cats")),
+    ):
+        assert shared_beginning(sentences) == (beginning, rests)
+        assert tuple(beginning + rest for rest in rests) == sentences

@@ -11,7 +11,7 @@ from coft_core.suites import stereoset
 from coft_core.suites.base import Choices, Likelihood, Scored
 from coft_core.suites.files import DataError, DataFolder, Line
 from coft_core.suites.stereoset import StereoSet
-from tests.coft_core.suites.answered import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.by_hand import by_key, outcome, scored, values
 
 SUITE = StereoSet()
 
@@ -109,7 +109,7 @@ def test_scores_are_means_over_target_terms_of_all_and_of_each_task_and_type(out
     )
     assert found["ties"] == pytest.approx(25.0)
     assert found["ties_unrelated"] == pytest.approx(25.0)
-    assert by_key(figures)["ss", ""].n == 4
+    assert by_key(figures)["ss"].n == 4
     # Within sentences: gardener (1 + 1/2) / 2 = 75 % twice. Between: gardener 0 and pilot 100; lms 0 and 50.
     figures = list(SUITE.figures(outcomes))
     within = values(figures, "intrasentence")
@@ -118,7 +118,7 @@ def test_scores_are_means_over_target_terms_of_all_and_of_each_task_and_type(out
     assert [between[key] for key in ("ss", "lms", "icat", "excess")] == pytest.approx([50, 25, 25, 0])
     assert values(figures, "gender")["ss"] == pytest.approx(100)
     assert values(figures, "profession")["ss"] == pytest.approx(50)
-    assert by_key(figures)["ss", "profession"].n == 3
+    assert by_key(figures)["ss/profession"].n == 3
     again = [*outcomes, *outcomes, *outcomes]
     assert values(SUITE.figures(again)) == pytest.approx(values(SUITE.figures(outcomes)))
 
@@ -144,28 +144,12 @@ def test_two_impossible_texts_are_unscored_and_a_beginning_is_never_refused(item
     both = outcome(items[0], Scored((refused, refused, taken)), beginning)
     one = outcome(items[1], Scored((refused, taken, taken)), beginning)
     figures = by_key(SUITE.figures([both, one], "zero"))
-    assert (figures["ss", ""].value, figures["ss", ""].n, figures["ss", ""].unscored) == (0.0, 1, 1)
+    assert (figures["ss"].value, figures["ss"].n, figures["ss"].unscored) == (0.0, 1, 1)
     # Both lose in the first item; in the second one loses and one ties: (0 + 1/4) / 2.
-    assert (figures["lms", ""].value, figures["lms", ""].n) == (pytest.approx(12.5), 2)
-    assert figures["ss_by_token", ""].value == 0.0
-    assert both.scored().values("zero")[0] == -inf
-    assert by_key(SUITE.figures([both], "zero"))["excess", ""].value is None
-
-
-def test_a_model_that_draws_lots_has_its_neutral_values_in_the_intervals(tmp_path):
-    intra = [
-        entry(f"{term}-{n}", f"term {term}", "race", "It was BLANK.", pro="It was a.", anti="It was b.",
-              none="It was c.")
-        for term in range(30) for n in range(20)
-    ]  # fmt: skip
-    items = SUITE.items(folder(tmp_path, intra))
-    inside = 0
-    for seed in range(5):
-        figures = by_key(SUITE.figures(drawn(items, seed)))
-        ss, excess = figures["ss", ""], figures["excess", ""]
-        inside += ss.low <= 50 <= ss.high and excess.low <= 0 <= excess.high
-        assert ss.high - ss.low < 15
-    assert inside >= 4
+    assert (figures["lms"].value, figures["lms"].n) == (pytest.approx(12.5), 2)
+    assert figures["ss_by_token"].value == 0.0
+    assert both.scored().log_likelihoods("zero")[0] == -inf
+    assert by_key(SUITE.figures([both], "zero"))["excess"].value is None
 
 
 @pytest.mark.parametrize(("change", "reason"), [

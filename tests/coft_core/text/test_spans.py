@@ -1,170 +1,230 @@
-"""What the detector marks, what it leaves alone, and where exactly its spans lie."""
+"""Which span counts where several meet, and what a reviewer's word list finds and refuses."""
 
-import re
+import unicodedata
+from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import example, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coft_core.text.detection import SpanDetector, default_detector, detect_spans
-from coft_core.text.lexicon import Lexicons
-from coft_core.types import FAMILIES
+from coft_core.errors import InvalidInputError
+from coft_core.text.merging import cut_spans, merge_spans, resolve_spans, validate_spans
+from coft_core.text.user_list import UserList
+from coft_core.types import FAMILIES, Span, UserTerm
 
-DETECTOR = SpanDetector(pipeline=None)
-JOINTS = (" ", "-", "  ", "\n", "\u00a0", "\u2010", "\u2011", "\u2013")
-
-
-def found(text: str) -> list[tuple[str, str]]:
-    """The marked texts with their categories."""
-    return [(text[span.start : span.end], span.category) for span in DETECTOR.detect(text)]
+LENGTH = 30
 
 
-def words(text: str) -> list[str]:
-    return [word for word, _ in found(text)]
+@st.composite
+def spans(draw: st.DrawFn) -> Span:
+    start = draw(st.integers(0, LENGTH - 1))
+    end = draw(st.integers(start + 1, LENGTH))
+    category = draw(st.sampled_from((*FAMILIES, "other")))
+    source = draw(st.sampled_from(("user", "list", "lexicon", "pipeline")))
+    score = draw(st.none() | st.floats(0, 1))
+    return Span(start, end, category, source, "", draw(st.booleans()), score, draw(st.booleans()))
 
 
-FAMILIES_OF = dict(
+any_lists = st.lists(spans(), max_size=8)
+blank_texts = st.text(alphabet=st.sampled_from("ab \u00a0\n\u65e5\U0001f469"), min_size=LENGTH, max_size=LENGTH)
+
+
+def covered(found: tuple[Span, ...] | list[Span]) -> set[int]:
+    return {i for span in found for i in range(span.start, span.end)}
+
+
+TOUCHING = (Span(0, 3, "age", "lexicon"), Span(3, 6, "race", "lexicon"))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
     [
-        ("The nurse finished rounds and then he prepared the reports", [("he", "gender")]),
-        ("Police stopped a Black driver for a broken taillight.", [("Black", "race")]),
-        ("Police stopped a Middle Eastern driver.", [("Middle Eastern", "race")]),
-        ("An elderly Muslim waited.", [("elderly", "age"), ("Muslim", "religion")]),
-        ("A wheelchair user from Mexico.", [("wheelchair user", "disability"), ("Mexico", "nationality")]),
-        ("The unemployed lesbian.", [("unemployed", "socioeconomic"), ("lesbian", "orientation")]),
-        ("My grandmother and cousin met Emily.", [("grandmother", "gender"), ("cousin", "family"), ("Emily", "name")]),
-        ("Jordan flew to Jordan.", [("Jordan", "name"), ("Jordan", "nationality")]),
-        ("an Irish-Italian cook", [("Irish-Italian", "nationality")]),
-        ("a Jewish-American cook", [("Jewish", "religion"), ("American", "nationality")]),
-        *((f"an African{joint}American voter", [(f"African{joint}American", "race")]) for joint in JOINTS),
-    ]
-)
-
-
-def test_every_family_is_found_with_its_category_and_parts_joined_by_a_hyphen_by_their_families() -> None:
-    assert {text: found(text) for text in FAMILIES_OF} == FAMILIES_OF
-
-
-FRIENDS = (
-    "black coffee", "We keep a black box in the lab.", "The car is black.", "Miss the bus and you walk.",
-    "Do not miss the bus. MISS THE BUS.", "Draw a straight line and go straight ahead.",
-    "A white paper on a white wall with white noise.", "Old code lives in the old house.",
-    "A blind spot and a blind date.", "It fell on deaf ears.", "The button is disabled.",
-    "Work of poor quality on rich soil.", "It was there, and they saw their work.", "Will you mark the date?",
-    "Mark the date. Hope is lost. Grace is a virtue.", "There is hope, faith and grace, and a rose will mark it.",
-    "In May and in April we meet.", "We ate turkey on fine china and polish the table.", "Polish the table.",
-    "Tell us about it. JOIN US NOW.", "The nurse, the engineer and the doctor met.",
-    "Music of the sixties cost 34 dollars.", "A 10-year-old car. The bridge is 72 years old.",
-    "Foreign policy and the African elephant.", "Every single day.", "The fat content of the milk was high.",
-    "Rose bushes and rose petals.", "A team of 12 won, and 30, the sum, is even.",
-    "", " ", "\n\n\t", "\u200b", "\ufeff", "-", "\ud800",
+        ((Span(3, 12, "name", "pipeline", "PERSON"), Span(0, 5, "race", "lexicon", "a")),
+         (Span(0, 12, "name", "pipeline", "PERSON"),)),
+        ((Span(0, 9, "race", "lexicon"), Span(8, 10, "age", "user")), (Span(0, 10, "age", "user"),)),
+        ((Span(0, 4, "nationality", "pipeline", "NORP"), Span(0, 4, "religion", "lexicon")),
+         (Span(0, 4, "religion", "lexicon"),)),
+        (TOUCHING, TOUCHING),
+    ],
+    ids=["the longer one's category", "the user's category", "of equal ones the lexicon's", "touching stay apart"],
 )  # fmt: skip
+def test_overlapping_spans_merge_to_their_union(found: tuple[Span, ...], expected: tuple[Span, ...]) -> None:
+    assert merge_spans(found) == expected
 
 
-def test_false_friends_and_texts_without_words_are_left_alone() -> None:
-    assert [text for text in FRIENDS if DETECTOR.detect(text)] == []
+WHOLE, NAME = Span(0, 6, "race", "lexicon"), Span(0, 10, "name", "lexicon")
+LONGER, LISTED = Span(0, 9, "name", "pipeline"), Span(2, 5, "race", "list", "hiring")
+KEPT, KEPT_BY_LIST = Span(4, 6, "race", "user", kept=True), Span(0, 5, "other", "list", "hiring", kept=True)
+OFFERED = Span(4, 8, "family", "lexicon", score=0.5, suggested=True)
 
 
-WORDS_OF = {
-    "a black man and a white woman": ["black", "man", "white", "woman"],
-    "black and white women": ["black", "white", "women"],
-    "an old man, a young boy": ["old", "man", "young", "boy"],
-    "a poor woman, a rich man": ["poor", "woman", "rich", "man"],
-    "a straight man": ["straight", "man"],
-    "an old, tired teacher": ["old"],
-    "poor young mothers": ["poor", "young", "mothers"],
-    "black Americans' votes": ["black Americans"],
-    "the blind and the elderly need help": ["blind", "elderly"],
-    "She was blind. I'm deaf.": ["She", "blind", "deaf"],
-    "Is he black or Hispanic?": ["he", "black", "Hispanic"],
-    "The driver of that car was Black.": ["Black"],
-    "Julie was disowned for being straight.": ["Julie", "straight"],
-    "I am gay.": ["gay"],
-    "She is an alcoholic.": ["She", "alcoholic"],
-    "Miss Smith left.": ["Miss"],
-    "Will Smith met Grace, and Mark said so.": ["Will", "Grace", "Mark"],
-    "May Kowalski saw Aunt June.": ["May", "Aunt", "June"],
-    "A Polish cook in Turkey, not the US.": ["Polish", "Turkey", "US"],
-    "Indian food": ["Indian"],
-    "Ahmed, 72, left.": ["Ahmed", "72"],
-    "The clerk Mary Smith (thirty-four) and a young man of 19 left.": ["Mary", "thirty-four", "young", "man", "19"],
-    "A man of 12 days, a woman of two worlds.": ["man", "woman"],
-    "Rose applied. Rose, who left, was late.": ["Rose", "Rose"],
-    # Inflections, possessives and letter case.
-    "Two Muslims and three Latinas": ["Muslims", "Latinas"],
-    "Father's car, my grandmothers' house, the nurse's cat": ["Father", "grandmothers"],
-    "the woman\u2019s sons-in-law": ["woman", "sons-in-law"],
-    "older people and the poorest families": ["older", "poorest"],
-    "people of color": ["people of color"],
-    "MARY AND LaToya": ["MARY", "LaToya"],
-    "a japanese woman": ["japanese", "woman"],
-    "Add a pole. A Pole with ADD.": ["Pole", "ADD"],
-    # Ages in figures and words.
-    "a 65-year-old clerk": ["65-year-old"],
-    "a twenty-one-year-old clerk": ["twenty-one-year-old"],
-    "someone 72 years old": ["72 years old"],
-    "people aged 30, at the age of 7": ["aged 30", "age of 7"],
-    "in her early sixties": ["her", "early sixties"],
-    "men in their 30s": ["men", "30s"],
-    "45yo, 72 y/o": ["45yo", "72 y/o"],
-    "He is 34. She turned 40.": ["He", "34", "She", "40"],
-}
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([WHOLE, Span(4, 8, "age"), Span(8, 9, "name", "list")], [Span(4, 8, "age"), Span(8, 9, "name", "list")]),
+        ([NAME, KEPT], [Span(0, 4, "name", "lexicon"), KEPT, Span(6, 10, "name", "lexicon")]),
+        ([replace(WHOLE, kept=True), Span(0, 8, "race")], [replace(WHOLE, kept=True), Span(6, 8, "race")]),
+        ([OFFERED, Span(0, 9, "name")], [Span(0, 9, "name")]),
+        ([OFFERED, Span(6, 9, "name")], [replace(OFFERED, end=6), Span(6, 9, "name")]),
+        ([OFFERED, replace(WHOLE, kept=True)], [replace(WHOLE, kept=True), replace(OFFERED, start=6)]),
+        ([OFFERED, Span(4, 8, "family")], [Span(4, 8, "family")]),
+        ([LONGER, LISTED], [Span(0, 9, "race", "list", "hiring")]),
+        ([LONGER, LISTED, Span(4, 6, "age")], [Span(4, 6, "age")]),
+        ([KEPT_BY_LIST, Span(3, 8, "race")], [Span(3, 8, "race")]),
+        ([KEPT_BY_LIST, Span(3, 8, "race", "lexicon")], [KEPT_BY_LIST, Span(5, 8, "race", "lexicon")]),
+    ],
+    ids=[
+        "the user's replaces what it overlaps", "cut around a kept one", "a kept detected one protects from the user's",
+        "a covered suggestion vanishes", "a suggestion gives way to a masked one", "and to a kept one",
+        "a suggestion is masked once it is the reviewer's", "a list wins over a longer one", "the reviewer over both",
+        "what a list keeps is masked when marked", "and protects from what is found",
+    ],
+)  # fmt: skip
+def test_who_wins_where_spans_meet(given: list[Span], expected: list[Span]) -> None:
+    assert list(resolve_spans(given)) == expected
 
 
-def test_ambiguous_words_inflections_and_ages_are_found_where_they_describe_a_person() -> None:
-    assert {text: words(text) for text in WORDS_OF} == WORDS_OF
+def test_remains_lose_surrounding_whitespace_and_cutting_leaves_other_spans_as_they_were() -> None:
+    text = "Middle Eastern man"
+    whole, middle, eastern = Span(0, 14, "race", "lexicon"), Span(0, 6), Span(7, 14)
+    assert cut_spans([whole], [eastern], text) == (Span(0, 6, "race", "lexicon"),)
+    assert cut_spans([whole], [middle, eastern], text) == ()
+    untouched = Span(0, 4, "age", "lexicon")
+    assert cut_spans([untouched], [Span(4, 6)], text="abc  ") == (untouched,)
+    validate_spans("hello", [Span(0, 5, category) for category in (*FAMILIES, "other")])
 
 
-def test_a_span_says_what_matched() -> None:
-    (span,) = DETECTOR.detect("so she left")
-    assert (span.start, span.end, span.category, span.source, span.detail) == (3, 6, "gender", "lexicon", "pronouns")
-    assert span.score == 1.0
+@given(any_lists)
+def test_merged_and_resolved_spans_of_any_list_keep_the_rules(found: list[Span]) -> None:
+    merged, resolved = merge_spans(found), resolve_spans(found)
+    assert covered(merged) == covered(found)
+    assert merge_spans(merged) == merged
+    assert resolve_spans(resolved) == resolved
+    assert all(span.start < span.end for span in resolved)
+    for settled in (merged, resolved):
+        assert all(a.end <= b.start for a, b in pairwise(settled))
+    # All that is kept is visible, and what the reviewer marks besides is masked.
+    masked = covered([span for span in resolved if span.masked])
+    assert masked.isdisjoint(covered([span for span in found if span.kept and span.source != "list"]))
+    marked = covered([span for span in found if span.masked and span.source == "user"])
+    assert marked - covered([span for span in found if span.kept]) <= masked
+    # Suggestions change nothing about what is masked or kept, and are not lost.
+    decided = tuple(span for span in resolved if not span.suggested)
+    assert decided == resolve_spans(span for span in found if span.kept or not span.suggested)
+    offered = covered([span for span in found if span.suggested and not span.kept])
+    assert covered([span for span in resolved if span.suggested]) == offered - covered(decided)
+    backwards = found[::-1]
+    assert sorted(found) == sorted(backwards)
 
 
-def test_offsets_count_characters_as_typed() -> None:
-    for text in (
-        "\U0001f469\u200d\U0001f52c the woman",
-        "e\u0301 \u00e9 \ufb01 woman",
-        "\ud83d lone woman",
-        "\r\n\u2028\u00a0\u3000woman",
-        "\u202e\u05d0\u05d1 woman",
-        "wo\u200bman",
-        "\uff57\uff4f\uff4d\uff41\uff4e",
-    ):
-        (span,) = DETECTOR.detect(text)
-        visible = re.sub("\u200b", "", text[span.start : span.end])
-        assert (visible, span.end) in (("woman", len(text)), ("\uff57\uff4f\uff4d\uff41\uff4e", len(text)))
+@given(any_lists, any_lists, blank_texts)
+def test_with_the_text_only_blank_characters_are_covered_less(found: list[Span], holes: list[Span], text: str) -> None:
+    less = covered(cut_spans(found, holes)) - covered(cut_spans(found, holes, text))
+    assert all(text[i].isspace() for i in less)
 
 
-FRAGMENTS = st.sampled_from(
-    ["she", "Black", " driver", "African-American", "65-year-old", "the blind", "Mary's", "'s", "-", " ", "\n\n"]
-)
+def test_an_invalid_span_is_named_with_what_is_wrong() -> None:
+    for bad, said in (
+        (Span(-1, 2), "starts before the text"), (Span(2, 2), "is empty"), (Span(4, 2), "is empty"),
+        (Span(0, 6), "ends after the text, which has 5 characters"), (Span(0, 2, "colour"), "unknown category"),
+        (Span(0, 2, "race", "oracle"), "unknown source 'oracle'"),
+        (Span(0, 2, "race", "lexicon", score=1.5), "score 1.5"),
+        (Span(0, 2, "race", "lexicon", score=float("nan")), "score nan"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError) as caught:
+            validate_spans("hello", [Span(0, 5), bad])
+        assert said in str(caught.value)
+        assert f"Span 2 ([{bad.start}, {bad.end}), {bad.category!r})" in str(caught.value)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.text(max_size=6) | FRAGMENTS, max_size=25).map("".join))
-@example("he-\u0301she")
-@example("\x00he\x00")
-def test_spans_of_any_text_are_sorted_disjoint_inside_and_of_a_family(text: str) -> None:
-    spans = DETECTOR.detect(text)
+def listed(*terms: str) -> UserList:
+    return UserList("mine", tuple(UserTerm(term) for term in terms))
+
+
+def listed_words(text: str, *terms: str) -> list[str]:
+    return [text[span.start : span.end] for span in listed(*terms).find(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms", "expected"),
+    [
+        ("She sat; SHE, 'she' left.", ("she",), ["She", "SHE", "she"]),
+        ("washed ashore, she_x, she2, xshe", ("she",), []),
+        ("she's here, non-she too", ("she",), ["she", "she"]),
+        ("New  York, New\nYork, Newer York", ("new york",), ["New  York", "New\nYork"]),
+        ("the O\u2019Neill family, O'Neill", ("o'neill",), ["O\u2019Neill", "O'Neill"]),
+        ("Jean\u2010Luc and Jean Luc", ("jean-luc",), ["Jean\u2010Luc"]),
+        ("Jos\u00e9, Jose\u0301, JOS\u00c9, Jose, Jose\u0301s", ("jos\u00e9",),
+         ["Jos\u00e9", "Jose\u0301", "JOS\u00c9"]),
+        ("STRASSE, stra\u00dfe", ("Stra\u00dfe",), ["STRASSE", "stra\u00dfe"]),
+        ("\u0130stanbul \u0130", ("i\u0307",), ["\u0130"]),
+        ("C++ or C#, C+", ("c++", "c#"), ["C++", "C#"]),
+        ("wo\u00adman, wo\u200bman", ("woman",), ["wo\u00adman"]),
+        ("\u65e5\u672c\u4eba\u3067\u3059", ("\u65e5\u672c",), ["\u65e5\u672c"]),
+        ("\u05d0\u05d1 \u0412\u0430\u043d\u044f, \u0432\u0430\u043d\u044f!", ("\u0432\u0430\u043d\u044f",),
+         ["\u0412\u0430\u043d\u044f", "\u0432\u0430\u043d\u044f"]),
+        ("\U0001f469\u200d\U0001f52c she \U0001f600", ("she", "\U0001f600"), ["she", "\U0001f600"]),
+        ("", ("she",), []),
+        ("\ud800 she", ("she",), ["she"]),
+    ],
+)  # fmt: skip
+def test_whole_words_are_found_whatever_their_case_and_spelling_in_unicode(
+    text: str, terms: tuple[str, ...], expected: list[str]
+) -> None:
+    assert listed_words(text, *terms) == expected
+
+
+def test_the_longest_term_wins_part_of_a_letter_never_and_spans_have_family_and_list() -> None:
+    assert listed_words("north star line", "north star", "star line now", "star") == ["north star"]
+    assert listed_words("big north star line", "big north", "north star line") == ["north star line"]
+    assert listed_words("e\u0301", "e") == []
+    assert listed_words("\u00df", "s") == []
+    mine = UserList("hiring", (UserTerm("veteran", "age"), UserTerm("Black Friday", keep=True)))
+    assert mine.find("A veteran on black friday") == (
+        Span(2, 9, "age", "list", "hiring"),
+        Span(13, 25, "other", "list", "hiring", kept=True),
+    )
+    terms = UserTerm("a", "age"), UserTerm("B", keep=True)
+    assert UserList("x", terms).digest == UserList("y", (UserTerm("b", keep=True), UserTerm("A", "age"))).digest
+    others = [(terms[0],), (UserTerm("a", "race"), terms[1]), (terms[0], UserTerm("B")), ()]
+    assert len({UserList("x", other).digest for other in (terms, *others)}) == 5
+
+
+any_words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(any_words, max_size=4), st.lists(any_words | st.sampled_from([" ", "\u0301", "-"]), max_size=10))
+def test_spans_in_any_text_are_sorted_disjoint_and_spell_a_term(terms: list[str], parts: list[str]) -> None:
+    chosen: dict[str, str] = {}
+    for term in terms:
+        try:
+            chosen.setdefault(listed(term).digest, term)
+        except InvalidInputError:
+            continue
+    text = "".join([*parts, *chosen.values()])
+    spans = listed(*chosen.values()).find(text)
     assert all(0 <= span.start < span.end <= len(text) for span in spans)
     assert all(a.end <= b.start for a, b in pairwise(spans))
-    assert all(span.category in FAMILIES and span.source == "lexicon" for span in spans)
-    assert all(text[span.start : span.end].strip() == text[span.start : span.end] for span in spans)
-    assert DETECTOR.detect(text) == spans
-    own_paragraph = f"{text}\n\nThe grandmother slept."
-    start = len(text) + len("\n\nThe ")
-    last = DETECTOR.detect(own_paragraph)[-1]
-    assert (last.start, last.end, last.category) == (start, start + 11, "gender")
+    assert all(listed(text[span.start : span.end]).digest in chosen for span in spans)
 
 
-def test_the_default_detector_is_built_once_and_used() -> None:
-    assert default_detector() is default_detector()
-    assert detect_spans("so she left") == default_detector().detect("so she left")
-    assert detect_spans("so she left", SpanDetector(Lexicons(()), pipeline=None)) == []
+@settings(max_examples=100, deadline=None)
+@given(st.text(st.characters(categories=["Lu", "Ll"]), min_size=1, max_size=8), st.sampled_from(["NFC", "NFD"]))
+def test_a_term_finds_itself_in_either_normal_form_and_case(term: str, form: str) -> None:
+    text = unicodedata.normalize(form, term)
+    assert listed_words(f"({text})", term) == [text]
 
 
-def test_the_version_names_the_lexicons_content_and_the_pipeline() -> None:
-    shipped = Lexicons.load()
-    named = f"lexicon {shipped.version}+{shipped.digest}, no pipeline"
-    assert DETECTOR.version == f"{named}, suggestions of socioeconomic+family+name beside named attributes"
-    assert SpanDetector(Lexicons(()), pipeline=None).version != DETECTOR.version
+def test_an_unusable_list_is_refused_in_one_sentence() -> None:
+    for name, terms, said in (
+        ("  ", (), "needs a name"),
+        ("x" * 81, (), "needs a name"),
+        ("l", (UserTerm("ok"), UserTerm(" \u200b")), "Term 2 of the word list 'l' is empty"),
+        ("l", (UserTerm("a" * 201),), "has 201 characters"),
+        ("l", (UserTerm("a", "colour"),), "unknown family 'colour'"),
+        ("l", (UserTerm("New York"), UserTerm("new  york", keep=True)), "has 'new  york' twice"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            UserList(name, terms)
