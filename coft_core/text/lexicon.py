@@ -291,7 +291,7 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if any(filter(None, row.values())):
                 yield reader.line_num, {name: cell for name, cell in row.items() if cell is not None}
     except csv.Error as error:
-        raise _error(path, reader.line_num, f"not valid CSV ({error})") from error
+        raise _error(path, reader.reader.line_num, f"not valid CSV ({error})") from error
 
 
 def _jsonl_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -19,7 +19,7 @@ def folder(path: Path, suite: str, **files: Any) -> DataFolder:
 
     A text is written as it is, a list as one JSON record a line, bytes compressed.
     """
-    (path / suite).mkdir(exist_ok=True)
+    (path / suite).mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         file = path / suite / name.replace("__", ".").replace("_", "-")
         if isinstance(content, bytes):

@@ -97,7 +97,8 @@ def test_every_form_of_record_is_asked_as_openai_asked_it_and_a_compared_post_on
     assert first.facts == {"reference": "It rained."}
     assert SUITE.reference(first) == " It rained."
     assert (first.id, second.id) == ("1", "b")
-    [item] = SUITE.items(folder(tmp_path, "mauve", test__jsonl=[{"id": "t1", **POST, "summary": " Potatoes helped."}]))
+    rows = [{"id": "t1", **POST, "summary": " Potatoes helped."}]
+    [item] = SUITE.items(folder(tmp_path / "posts", "mauve", test__jsonl=rows))
     assert item.asks[0].prompt == PROMPT
     assert (item.id, item.facts["reference"]) == ("t1", "Potatoes helped.")
     rows = [
@@ -107,7 +108,7 @@ def test_every_form_of_record_is_asked_as_openai_asked_it_and_a_compared_post_on
         comparison("a", ("Another human text.", "ref"), ("Machine.", "sup4")),
         comparison("c", ("Machine.", "sup4"), ("Machine.", "sup2")),
     ]
-    items = SUITE.items(folder(tmp_path, "mauve", comparisons__jsonl=rows))
+    items = SUITE.items(folder(tmp_path / "compared", "mauve", comparisons__jsonl=rows))
     assert [(item.id, item.facts["reference"]) for item in items] == [("a", "By a human."), ("b", "Human.")]
     assert items[0].asks[0].prompt == PROMPT
     lines = [Line("hub", 1, {"prompt": f"{PROMPT} ", "label": " Potatoes helped."})]
@@ -132,7 +133,7 @@ def featuriser(tiny):
 def mean_of(tiny, text):
     """The mean of what the head reads, without the featuriser's own way to it."""
     ids = torch.tensor([tiny.tokenizer.encode(text)])
-    return tiny.module.tiny(input_ids=ids).last_hidden_state[0].mean(0).tolist()
+    return tiny.module.model(input_ids=ids).last_hidden_state[0].mean(0).tolist()
 
 
 def test_a_vector_is_the_mean_of_the_last_hidden_states_of_a_text_alone(tiny, featuriser):
