@@ -26,6 +26,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "calibrate",
         "tune",
         "lists",
+        "models",
         "report",
         "accounts",
     )

@@ -139,6 +139,7 @@ def scenes(story: Story) -> tuple[Scene, ...]:
         Scene("sessions", "/sessions", ("main tbody tr",)),
         Scene("review", f"/review?session={story.session}", (".targets",), reveal),
         Scene("lists", "/lists", ("#terms tbody tr",)),
+        Scene("models", "/models", ("#known-models tbody tr",)),
     )
 
 

@@ -7,21 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    ColumnElement,
-    Connection,
-    ForeignKey,
-    Index,
-    UniqueConstraint,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)  # fmt: skip
+import sqlalchemy as sa
 
 from db.tables import (
     Records,
@@ -33,7 +19,7 @@ from db.tables import (
     numbered_table,
     one_writer,
 )
-from db.types import AnyText, ConflictError, NotFoundError, utc_now
+from db.types import AnyText, ConflictError, NotFoundError, UtcDateTime, utc_now
 
 Role = Literal["viewer", "reviewer", "lead", "admin"]
 """What an account may do; each role may do what those before it may."""
@@ -93,61 +79,54 @@ class SignInRecord:
         return self.created_at if self.used_at is None else self.used_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRecord:
-    """An attempt to sign in that did not succeed, or has not yet; the key names an account or an address."""
-
-    id: int
-    key: str
-    made_at: datetime
-
-
-def _account() -> ForeignKey:
-    return ForeignKey("accounts.id", ondelete="CASCADE")
+def _account() -> sa.ForeignKey:
+    return sa.ForeignKey("accounts.id", ondelete="CASCADE")
 
 
 accounts = numbered_table(
     "accounts",
     "account",
     *columns(AccountRecord),
-    Column("password", AnyText(), nullable=True),
-    UniqueConstraint("name"),
-    UniqueConstraint("issuer", "subject"),
-    CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="known_role"),
+    sa.Column("password", AnyText(), nullable=True),
+    sa.UniqueConstraint("name"),
+    sa.UniqueConstraint("issuer", "subject"),
+    sa.CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="known_role"),
 )
 
 tokens = numbered_table(
     "account_tokens",
     "token",
     *columns(TokenRecord, account_id=_account()),
-    Index(None, "account_id"),
-    UniqueConstraint("digest"),
+    sa.Index(None, "account_id"),
+    sa.UniqueConstraint("digest"),
 )
 
 sign_ins = numbered_table(
     "account_sign_ins",
     "sign-in",
     *columns(SignInRecord, account_id=_account()),
-    Index(None, "account_id"),
-    UniqueConstraint("digest"),
+    sa.Index(None, "account_id"),
+    sa.UniqueConstraint("digest"),
 )
 
 attempts = numbered_table(
     "account_attempts",
     "attempt to sign in",
-    *columns(AttemptRecord),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("key", AnyText, nullable=False),
+    sa.Column("made_at", UtcDateTime, nullable=False),
 )
 
 
-_lowered_name = func.lower(accounts.c.name, type_=AnyText())
-_ADMINS = select(accounts.c.id).where(accounts.c.role == "admin", accounts.c.disabled_at.is_(None)).limit(1)
+_lowered_name = sa.func.lower(accounts.c.name, type_=AnyText())
+_ADMINS = sa.select(accounts.c.id).where(accounts.c.role == "admin", accounts.c.disabled_at.is_(None)).limit(1)
 
 
 class AccountsRepository(Records[AccountRecord]):
     """Keeps accounts; one that has signed something stays, and is disabled instead of deleted."""
 
     _table, _kind = accounts, AccountRecord
-    _query = select(*fields_in(AccountRecord, accounts)).order_by(accounts.c.name)
+    _query = sa.select(*fields_in(AccountRecord, accounts)).order_by(accounts.c.name)
 
     def add(
         self, name: str, role: Role, password: str | None, issuer: str | None = None, subject: str | None = None,
@@ -157,22 +136,21 @@ class AccountsRepository(Records[AccountRecord]):
         told = {"name": name, "role": role, "password": password, "issuer": issuer, "subject": subject}
         with self._database.writing() as connection:
             one_writer(connection, _ACCOUNTS_LOCK)
-            if connection.execute(select(accounts.c.id).where(_lowered_name == name.lower())).first() is not None:
+            if connection.execute(sa.select(accounts.c.id).where(_lowered_name == name.lower())).first() is not None:
                 raise ConflictError(f"There is an account {name!r} already; choose another name.")
             key = add_row(connection, accounts, **told, one_time_until=one_time_until, created_at=utc_now())
             return self._one(connection, key)
 
     def named(self, name: str) -> AccountRecord:
         """Return the account of a name, in whatever case."""
-        found = self._listed(self._query.where(_lowered_name == name.lower()))
-        if not found:
+        found = self._found(_lowered_name == name.lower())
+        if found is None:
             raise NotFoundError(f"There is no account {name!r}.")
-        return found[0]
+        return found
 
     def at_provider(self, issuer: str, subject: str) -> AccountRecord | None:
         """Return the account of somebody whom a provider signs in; None if there is none yet."""
-        found = self._listed(self._query.where(accounts.c.issuer == issuer, accounts.c.subject == subject))
-        return found[0] if found else None
+        return self._found(accounts.c.issuer == issuer, accounts.c.subject == subject)
 
     def list(self) -> Sequence[AccountRecord]:
         """Return all accounts by name."""
@@ -180,15 +158,13 @@ class AccountsRepository(Records[AccountRecord]):
 
     def password_of(self, key: int) -> str | None:
         """Return the hash of an account's password; None where it has none."""
-        with self._database.reading() as connection:
-            found: str | None = connection.scalar(select(accounts.c.password).where(accounts.c.id == key))
-            return found
+        return self._scalar(str, sa.select(accounts.c.password).where(accounts.c.id == key))
 
     def change_password(self, key: int, password: str, one_time_until: datetime | None = None) -> None:
         """Store the hash of a new password, and sign all browsers of the account out."""
         with self._database.writing() as connection:
             change_row(connection, accounts, key, password=password, one_time_until=one_time_until)
-            connection.execute(delete(sign_ins).where(sign_ins.c.account_id == key))
+            connection.execute(sa.delete(sign_ins).where(sign_ins.c.account_id == key))
 
     def rehash(self, key: int, password: str) -> None:
         """Store the same password under newer parameters of its hash."""
@@ -209,7 +185,7 @@ class AccountsRepository(Records[AccountRecord]):
             was = self._one(connection, key)
             change_row(connection, accounts, key, disabled_at=utc_now() if disabled else None)
             if disabled:
-                connection.execute(delete(sign_ins).where(sign_ins.c.account_id == key))
+                connection.execute(sa.delete(sign_ins).where(sign_ins.c.account_id == key))
             if disabled and was.role == "admin":
                 self._require_admin(connection)
             return self._one(connection, key)
@@ -220,10 +196,9 @@ class AccountsRepository(Records[AccountRecord]):
 
     def has_admin(self) -> bool:
         """Whether an admin could sign in."""
-        with self._database.reading() as connection:
-            return connection.execute(_ADMINS).first() is not None
+        return self._scalar(int, _ADMINS) is not None
 
-    def _require_admin(self, connection: Connection) -> None:
+    def _require_admin(self, connection: sa.Connection) -> None:
         # Two that change roles at once must not both rely on the other one's admin.
         one_writer(connection, _ACCOUNTS_LOCK)
         if connection.execute(_ADMINS).first() is None:
@@ -234,7 +209,7 @@ class TokensRepository(Records[TokenRecord]):
     """Keeps the tokens of programs by their digests."""
 
     _table, _kind = tokens, TokenRecord
-    _query = select(*fields_in(TokenRecord, tokens)).order_by(tokens.c.id)
+    _query = sa.select(*fields_in(TokenRecord, tokens)).order_by(tokens.c.id)
 
     def add(
         self, account_id: int, label: str, digest: str, expires_at: datetime | None, project_id: int | None = None
@@ -251,9 +226,8 @@ class TokensRepository(Records[TokenRecord]):
 
     def holding(self, digest: str, now: datetime) -> TokenRecord | None:
         """Return the token of a digest if it is valid at a moment."""
-        valid = tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
-        found = self._listed(self._query.where(tokens.c.digest == digest, *valid))
-        return found[0] if found else None
+        valid = tokens.c.revoked_at.is_(None), sa.or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
+        return self._found(tokens.c.digest == digest, *valid)
 
     def mark_used(self, key: int, now: datetime) -> None:
         """Note when a token was used."""
@@ -261,9 +235,8 @@ class TokensRepository(Records[TokenRecord]):
 
     def revoke_all(self, account_id: int) -> int:
         """Revoke all tokens of an account, and return how many were valid."""
-        valid = update(tokens).where(tokens.c.account_id == account_id, tokens.c.revoked_at.is_(None))
-        with self._database.writing() as connection:
-            return connection.execute(valid.values(revoked_at=utc_now())).rowcount
+        valid = sa.update(tokens).where(tokens.c.account_id == account_id, tokens.c.revoked_at.is_(None))
+        return self._run(valid.values(revoked_at=utc_now()))
 
     def revoke(self, key: int) -> None:
         """Revoke a token, for good."""
@@ -282,7 +255,7 @@ class SignInsRepository(Store):
         told = {"account_id": account_id, "digest": digest, "created_at": now, "expires_at": expires_at}
         told |= {"id_token": id_token, "address": address, "browser": browser}
         with self._database.writing() as connection:
-            connection.execute(delete(sign_ins).where(sign_ins.c.expires_at <= now))
+            connection.execute(sa.delete(sign_ins).where(sign_ins.c.expires_at <= now))
             add_row(connection, sign_ins, **told)
 
     def holding(self, digest: str, now: datetime, unused_since: datetime | None = None) -> SignInRecord | None:
@@ -295,30 +268,27 @@ class SignInsRepository(Store):
         return self._valid(sign_ins.c.account_id == account_id, now, unused_since)
 
     def _valid(
-        self, wanted: ColumnElement[bool], now: datetime, unused_since: datetime | None
+        self, wanted: sa.ColumnElement[bool], now: datetime, unused_since: datetime | None
     ) -> Sequence[SignInRecord]:
-        query = select(*fields_in(SignInRecord, sign_ins)).where(wanted, sign_ins.c.expires_at > now)
+        query = sa.select(*fields_in(SignInRecord, sign_ins)).where(wanted, sign_ins.c.expires_at > now)
         if unused_since is not None:
-            query = query.where(func.coalesce(sign_ins.c.used_at, sign_ins.c.created_at) > unused_since)
+            query = query.where(sa.func.coalesce(sign_ins.c.used_at, sign_ins.c.created_at) > unused_since)
         return self._read(SignInRecord, query.order_by(sign_ins.c.id.desc()))
 
     def mark_used(self, key: int, now: datetime) -> None:
         """Note when a sign-in was used; one that has ended meanwhile stays ended."""
-        with self._database.writing() as connection:
-            connection.execute(update(sign_ins).where(sign_ins.c.id == key).values(used_at=now))
+        self._run(sa.update(sign_ins).where(sign_ins.c.id == key).values(used_at=now))
 
     def end(self, digest: str) -> None:
         """Sign a browser out."""
-        with self._database.writing() as connection:
-            connection.execute(delete(sign_ins).where(sign_ins.c.digest == digest))
+        self._run(sa.delete(sign_ins).where(sign_ins.c.digest == digest))
 
     def end_of(self, account_id: int, key: int | None = None, but: str = "") -> int:
         """Sign browsers of an account out, and return how many."""
-        ended = delete(sign_ins).where(sign_ins.c.account_id == account_id, sign_ins.c.digest != but)
+        ended = sa.delete(sign_ins).where(sign_ins.c.account_id == account_id, sign_ins.c.digest != but)
         if key is not None:
             ended = ended.where(sign_ins.c.id == key)
-        with self._database.writing() as connection:
-            return connection.execute(ended).rowcount
+        return self._run(ended)
 
     def attempt(self, limits: dict[str, int], since: datetime) -> Sequence[str]:
         """Note one attempt under each key, unless one of them has had too many.
@@ -328,15 +298,16 @@ class SignInsRepository(Store):
         with self._database.writing() as connection:
             # Many at once must not all count before any of them is noted.
             one_writer(connection, _ATTEMPTS_LOCK)
-            connection.execute(delete(attempts).where(attempts.c.made_at <= since))
-            query = select(attempts.c.key, func.count()).where(attempts.c.key.in_(limits)).group_by(attempts.c.key)
+            connection.execute(sa.delete(attempts).where(attempts.c.made_at <= since))
+            query = (
+                sa.select(attempts.c.key, sa.func.count()).where(attempts.c.key.in_(limits)).group_by(attempts.c.key)
+            )
             counts: dict[str, int] = dict(connection.execute(query).tuples().all())
             full = [key for key, limit in limits.items() if counts.get(key, 0) >= limit]
             if not full:
-                connection.execute(insert(attempts), [{"key": key, "made_at": utc_now()} for key in limits])
+                connection.execute(sa.insert(attempts), [{"key": key, "made_at": utc_now()} for key in limits])
             return full
 
     def succeeded(self, keys: Collection[str]) -> None:
         """Forget the attempts under these keys: the last one was right."""
-        with self._database.writing() as connection:
-            connection.execute(delete(attempts).where(attempts.c.key.in_(keys)))
+        self._run(sa.delete(attempts).where(attempts.c.key.in_(keys)))

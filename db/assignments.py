@@ -55,7 +55,7 @@ readings = Table(
 
 
 class AssignmentsRepository(Store):
-    """Keeps who is to review what; whether it is done stands in the verdict log."""
+    """Keeps who is to review what; whether it is done is in the verdict log."""
 
     def assign(
         self, session_ids: Collection[int], reviewers: Collection[str], lead: str, due_on: date | None = None
@@ -81,8 +81,7 @@ class AssignmentsRepository(Store):
         """Take back what of this is assigned; returns how many assignments there were."""
         row = assignments.c
         wanted = delete(assignments).where(row.session_id.in_(session_ids), row.reviewer.in_(reviewers))
-        with self._database.writing() as connection:
-            return int(connection.execute(wanted).rowcount)
+        return self._run(wanted)
 
     def list(self, reviewer: str | None = None, session_id: int | None = None) -> Sequence[AssignmentRecord]:
         """Return assignments, the earliest due first and those without a date last, then by session and reviewer."""
@@ -102,7 +101,7 @@ class ReadingsRepository(Store):
 
     def note(self, session_id: int, reviewer: str, entry: int) -> None:
         """Write down that a reviewer is shown others' entries up to this one; a smaller number changes nothing."""
-        # Most readings show nothing new, and whoever only reads does not wait for a writer.
+        # Most readings show nothing new, and reading must not wait for a writer.
         if (known := self.of(session_id, reviewer)) is not None and known.entry >= entry:
             return
         same = readings.c.session_id == session_id, readings.c.reviewer == reviewer
@@ -120,6 +119,4 @@ class ReadingsRepository(Store):
         query = select(*fields_in(ReadingRecord, readings)).where(
             readings.c.session_id == session_id, readings.c.reviewer == reviewer
         )
-        with self._database.reading() as connection:
-            found = connection.execute(query).one_or_none()
-        return None if found is None else ReadingRecord(**found._asdict())
+        return next(iter(self._read(ReadingRecord, query)), None)

@@ -5,20 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    UniqueConstraint,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from coft_core.types import Span
 from db.tables import METADATA, Rewritten, change_row, columns, fields_in, find, numbered_table, project_table
@@ -36,7 +23,7 @@ from db.types import (
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """Where a session stands in a batch: the batch and the line of its prompt set."""
+    """Where a session is in a batch: the batch and the line of its prompt set."""
 
     batch_id: int
     line: int
@@ -131,39 +118,39 @@ sessions = project_table(
         SessionRecord,
         batch=None,
         spans=None,
-        seed=BigInteger(),
+        seed=sa.BigInteger(),
         warnings=Rewritten(list, tuple),
-        calibration_id=ForeignKey("calibration_runs.id", ondelete="SET NULL"),
+        calibration_id=sa.ForeignKey("calibration_runs.id", ondelete="SET NULL"),
         # The session and its branches point at each other, so this key is added after both tables exist.
-        active_branch_id=Column(
-            "active_branch_id", Integer, ForeignKey("branches.id", ondelete="SET NULL", use_alter=True)
+        active_branch_id=sa.Column(
+            "active_branch_id", sa.Integer, sa.ForeignKey("branches.id", ondelete="SET NULL", use_alter=True)
         ),
     ),
-    Column("archived_at", UtcDateTime),
-    Index(None, "updated_at"),
-    Index(None, "calibration_id"),
-    Index(None, "active_branch_id"),
+    sa.Column("archived_at", UtcDateTime),
+    sa.Index(None, "updated_at"),
+    sa.Index(None, "calibration_id"),
+    sa.Index(None, "active_branch_id"),
 )
 
-session_spans = Table(
+session_spans = sa.Table(
     "session_spans",
     METADATA,
-    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
-    Column("position", Integer, primary_key=True),
+    sa.Column("session_id", sa.Integer, sa.ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
     *columns(Span),
-    CheckConstraint('"start" >= 0', name="start_in_text"),
-    CheckConstraint('"end" > "start"', name="not_empty"),
+    sa.CheckConstraint('"start" >= 0', name="start_in_text"),
+    sa.CheckConstraint('"end" > "start"', name="not_empty"),
 )
 
-batch_rows = Table(
+batch_rows = sa.Table(
     "batch_rows",
     METADATA,
-    Column("batch_id", Integer, ForeignKey("batches.id", ondelete="CASCADE"), primary_key=True),
-    Column("line", Integer, primary_key=True),
-    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="SET NULL")),
-    Column("begun_at", UtcDateTime),
-    Column("error", AnyText),
-    UniqueConstraint("session_id"),
+    sa.Column("batch_id", sa.Integer, sa.ForeignKey("batches.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("line", sa.Integer, primary_key=True),
+    sa.Column("session_id", sa.Integer, sa.ForeignKey("audit_sessions.id", ondelete="SET NULL")),
+    sa.Column("begun_at", UtcDateTime),
+    sa.Column("error", AnyText),
+    sa.UniqueConstraint("session_id"),
 )
 """What became of the rows of batches; one that has begun and has no session lost it to a deletion."""
 
@@ -172,32 +159,32 @@ branches = numbered_table(
     "branch",
     *columns(
         BranchRecord,
-        session_id=ForeignKey("audit_sessions.id", ondelete="CASCADE"),
-        parent_id=ForeignKey("branches.id", ondelete="CASCADE"),
+        session_id=sa.ForeignKey("audit_sessions.id", ondelete="CASCADE"),
+        parent_id=sa.ForeignKey("branches.id", ondelete="CASCADE"),
     ),
-    UniqueConstraint("session_id", "path"),
-    Index(None, "parent_id"),
-    CheckConstraint("(parent_id IS NULL) = (fork_step IS NULL)", name="fork_has_parent"),
-    CheckConstraint("fork_step >= 0", name="fork_in_chain"),
+    sa.UniqueConstraint("session_id", "path"),
+    sa.Index(None, "parent_id"),
+    sa.CheckConstraint("(parent_id IS NULL) = (fork_step IS NULL)", name="fork_has_parent"),
+    sa.CheckConstraint("fork_step >= 0", name="fork_in_chain"),
 )
 
-imported_sessions = Table(
+imported_sessions = sa.Table(
     "imported_sessions",
     METADATA,
-    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("session_id", sa.Integer, sa.ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
     *columns(SessionOrigin, signers=Rewritten(list, tuple)),
     # As it was imported, so that it can be handed on and still verifies; read only where it is asked for.
-    Column("bundle", LargeBinary, nullable=False),
+    sa.Column("bundle", sa.LargeBinary, nullable=False),
     # A bundle is imported once into a project; another one may have it too.
-    Index(None, "bundle_digest"),
+    sa.Index(None, "bundle_digest"),
 )
 
 
-def session_record(connection: Connection, session_id: int) -> SessionRecord:
+def session_record(connection: sa.Connection, session_id: int) -> SessionRecord:
     """A session with its spans and its place in a batch."""
     row = find(connection, sessions, session_id)._mapping
-    spans = select(*fields_in(Span, session_spans)).where(session_spans.c.session_id == session_id)
-    place = select(batch_rows.c.batch_id, batch_rows.c.line).where(batch_rows.c.session_id == session_id)
+    spans = sa.select(*fields_in(Span, session_spans)).where(session_spans.c.session_id == session_id)
+    place = sa.select(batch_rows.c.batch_id, batch_rows.c.line).where(batch_rows.c.session_id == session_id)
     found = connection.execute(place).one_or_none()
     return SessionRecord(
         **{column.name: row[column] for column in fields_in(SessionRecord, sessions)},
@@ -206,17 +193,17 @@ def session_record(connection: Connection, session_id: int) -> SessionRecord:
     )
 
 
-def branch_record(connection: Connection, branch_id: int) -> BranchRecord:
+def branch_record(connection: sa.Connection, branch_id: int) -> BranchRecord:
     """A branch."""
     return BranchRecord(**find(connection, branches, branch_id)._asdict())
 
 
-def active_branch_record(connection: Connection, session_id: int) -> BranchRecord:
+def active_branch_record(connection: sa.Connection, session_id: int) -> BranchRecord:
     """The branch with which a session reopens."""
     return branch_record(connection, find(connection, sessions, session_id).active_branch_id)
 
 
-def own_branch(connection: Connection, session_id: int, branch_id: int) -> BranchRecord:
+def own_branch(connection: sa.Connection, session_id: int, branch_id: int) -> BranchRecord:
     """A branch of a session."""
     branch = branch_record(connection, branch_id)
     if branch.session_id != session_id:
@@ -224,32 +211,32 @@ def own_branch(connection: Connection, session_id: int, branch_id: int) -> Branc
     return branch
 
 
-def touch(connection: Connection, session_id: int) -> None:
+def touch(connection: sa.Connection, session_id: int) -> None:
     """Write that a session changes now."""
     change_row(connection, sessions, session_id, updated_at=utc_now())
 
 
-def claim_row(connection: Connection, place: BatchPlace, session_id: int) -> None:
+def claim_row(connection: sa.Connection, place: BatchPlace, session_id: int) -> None:
     """Write in the transaction that makes a session that it belongs to a row of a batch."""
     batch_row = (batch_rows.c.batch_id == place.batch_id) & (batch_rows.c.line == place.line)
-    row = connection.execute(select(batch_rows).where(batch_row).with_for_update()).one_or_none()
+    row = connection.execute(sa.select(batch_rows).where(batch_row).with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError(f"Batch {place.batch_id} has no line {place.line}; it may have been deleted.")
     if row.begun_at is not None:
         raise ConflictError(f"Line {place.line} of this batch has had a session already; open that one.")
     connection.execute(
-        update(batch_rows).where(batch_row).values(session_id=session_id, begun_at=utc_now(), error=None)
+        sa.update(batch_rows).where(batch_row).values(session_id=session_id, begun_at=utc_now(), error=None)
     )
 
 
-def session_origin(connection: Connection, session_id: int) -> SessionOrigin | None:
+def session_origin(connection: sa.Connection, session_id: int) -> SessionOrigin | None:
     """Where a session came from; None where it was made here."""
-    query = select(*fields_in(SessionOrigin, imported_sessions)).where(imported_sessions.c.session_id == session_id)
+    query = sa.select(*fields_in(SessionOrigin, imported_sessions)).where(imported_sessions.c.session_id == session_id)
     row = connection.execute(query).one_or_none()
     return None if row is None else SessionOrigin(**row._asdict())
 
 
-def require_own(connection: Connection, session_id: int) -> None:
+def require_own(connection: sa.Connection, session_id: int) -> None:
     """Refuse to change what was imported."""
     if session_origin(connection, session_id) is not None:
         raise ImportedSessionError(session_id)

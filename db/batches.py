@@ -13,9 +13,9 @@ from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, c
 
 from db.audits import batch_rows, branches, sessions
 from db.chains import candidates, steps
-from db.jobs import UNFINISHED, jobs
+from db.jobs import give_to_job
 from db.tables import Repository, add_row, columns, fields_in, find, project_table
-from db.types import ConflictError, JsonObject, mended, utc_now
+from db.types import JsonObject, mended, utc_now
 from db.verdicts import AnnotationRecord, entries, log_entries
 
 
@@ -108,18 +108,13 @@ class BatchesRepository(Repository[BatchRecord]):
     def begin(self, batch_id: int, job_id: int) -> BatchRecord:
         """Make a job the one that runs a batch; making it so again does nothing."""
         with self._database.writing() as connection:
-            row = find(connection, batches, batch_id, lock=True)
-            find(connection, jobs, job_id)
-            if row.job_id not in (None, job_id) and find(connection, jobs, row.job_id).status in UNFINISHED:
-                raise ConflictError(f"The batch “{row.name}” is being run already; wait for it, or cancel it.")
-            connection.execute(update(batches).where(batches.c.id == batch_id).values(job_id=job_id))
+            give_to_job(connection, batches, batch_id, job_id)
             return self._one(connection, batch_id)
 
     def fail(self, batch_id: int, line: int, error: str) -> None:
         """Write why a row could not be run."""
         of_row = batch_rows.c.batch_id == batch_id, batch_rows.c.line == line
-        with self._database.writing() as connection:
-            connection.execute(update(batch_rows).where(*of_row).values(error=mended(error)))
+        self._run(update(batch_rows).where(*of_row).values(error=mended(error)))
 
     def rows(self, batch_id: int) -> Sequence[BatchRowRecord]:
         """Return the rows of a batch in the order of their lines, with what their sessions say so far."""

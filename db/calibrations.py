@@ -133,9 +133,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
 
     def values(self, calibration_id: int) -> bytes:
         """Return the serialisation that was stored with a calibration."""
-        query = select(calibrations.c["values"]).where(calibrations.c.id == calibration_id)
-        with self._database.reading() as connection:
-            stored: bytes | None = connection.scalar(query)
+        stored = self._scalar(bytes, select(calibrations.c["values"]).where(calibrations.c.id == calibration_id))
         if stored is None:
             raise missing(calibrations, calibration_id)
         return stored

@@ -15,32 +15,13 @@ from operator import attrgetter
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    ColumnElement,
-    Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    UniqueConstraint,
-    bindparam,
-    case,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
 from db.scope import in_every_project, present_project
-from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
+from db.tables import METADATA, Rewritten, Store, columns, field_values, fields_in, missing
 from db.types import (
     AnyText,
     ConflictError,
@@ -70,37 +51,37 @@ def _families_from_json(stored: list[dict[str, Any]]) -> tuple[FamilyStep, ...]:
     return tuple(FamilyStep(**row | dict[str, Any]((name, float(row[name])) for name in numbers)) for row in stored)
 
 
-steps = Table(
+steps = sa.Table(
     "steps",
     METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("branch_id", Integer, ForeignKey("branches.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("branch_id", sa.Integer, sa.ForeignKey("branches.id", ondelete="CASCADE"), nullable=False),
     *columns(
         Step,
         {"StoredLogits": bytes},
         candidates=None,
         diagnostics=None,
-        families=Column("families", Rewritten(_families_to_json, _families_from_json, absent=())),
-        certified_in=Column("certified_in", AnyText, nullable=False, server_default="both"),
+        families=sa.Column("families", Rewritten(_families_to_json, _families_from_json, absent=())),
+        certified_in=sa.Column("certified_in", AnyText, nullable=False, server_default="both"),
         # Compressed already, and far larger than the rest of the row: read only where it is asked for.
-        logits=LargeBinary(),
+        logits=sa.LargeBinary(),
     ),
     *columns(Diagnostics),
-    Column("seconds", RealNumber),
-    Column("peak_bytes", BigInteger),
-    Column("created_at", UtcDateTime, nullable=False),
-    UniqueConstraint("branch_id", "index"),
+    sa.Column("seconds", RealNumber),
+    sa.Column("peak_bytes", sa.BigInteger),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("branch_id", "index"),
     # A row holds its logits: what lists of sessions say of their tokens is counted without reading them.
-    Index(None, "branch_id", "log_ratio", "state", "certified"),
-    CheckConstraint('"index" >= 0', name="index_in_chain"),
+    sa.Index(None, "branch_id", "log_ratio", "state", "certified"),
+    sa.CheckConstraint('"index" >= 0', name="index_in_chain"),
 )
 
-candidates = Table(
+candidates = sa.Table(
     "candidates",
     METADATA,
-    Column("step_id", Integer, ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True),
-    Column("rank", Integer, primary_key=True),
-    *columns(Candidate, refused_by=Column("refused_by", Rewritten(list, tuple, absent=()))),
+    sa.Column("step_id", sa.Integer, sa.ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("rank", sa.Integer, primary_key=True),
+    *columns(Candidate, refused_by=sa.Column("refused_by", Rewritten(list, tuple, absent=()))),
 )
 
 
@@ -139,17 +120,17 @@ class SessionBeginning:
     steps: tuple[StepSupport, ...]
 
 
-def in_chain(connection: Connection, branch_id: int) -> ColumnElement[bool]:
+def in_chain(connection: sa.Connection, branch_id: int) -> sa.ColumnElement[bool]:
     """Whether a step belongs to the chain of a branch.
 
     A fork takes its parent's chain up to the fork step, which may lie before the parent's own first step; the parent
     then contributes nothing and its own parent a shorter part.
     """
-    session = select(branches.c.session_id).where(branches.c.id == branch_id).scalar_subquery()
-    family = {row.id: row for row in connection.execute(select(branches).where(branches.c.session_id == session))}
+    session = sa.select(branches.c.session_id).where(branches.c.id == branch_id).scalar_subquery()
+    family = {row.id: row for row in connection.execute(sa.select(branches).where(branches.c.session_id == session))}
     if branch_id not in family:
         raise missing(branches, branch_id)
-    parts: list[ColumnElement[bool]] = []
+    parts: list[sa.ColumnElement[bool]] = []
     branch: int | None = branch_id
     stop = math.inf
     while branch is not None:
@@ -159,7 +140,7 @@ def in_chain(connection: Connection, branch_id: int) -> ColumnElement[bool]:
             parts.append(part if stop == math.inf else part & (steps.c.index < stop))
             stop = start
         branch = family[branch].parent_id
-    return or_(*parts)
+    return sa.or_(*parts)
 
 
 _NOT_PLAIN = ("candidates", "diagnostics", "logits")
@@ -187,40 +168,40 @@ def _candidate_rows(step: Step) -> list[dict[str, Any]]:
 
 
 def insert_past_step(
-    connection: Connection, branch_id: int, step: Step, logits: bytes | None, stored_at: datetime
+    connection: sa.Connection, branch_id: int, step: Step, logits: bytes | None, stored_at: datetime
 ) -> None:
     """Store a step that another store had, with the moment at which it was stored there."""
     row = {**_step_row(branch_id, step, logits), "created_at": stored_at}
-    key: Any = connection.execute(insert(steps), row).inserted_primary_key
+    key: Any = connection.execute(sa.insert(steps), row).inserted_primary_key
     if rows := [{"step_id": key[0], **row} for row in _candidate_rows(step)]:
-        connection.execute(insert(candidates), rows)
+        connection.execute(sa.insert(candidates), rows)
 
 
-def chain_length(connection: Connection, branch_id: int, fork_step: int | None) -> int:
+def chain_length(connection: sa.Connection, branch_id: int, fork_step: int | None) -> int:
     """The number of steps of a branch's chain, which is the index of its next step."""
-    last = connection.scalar(select(func.max(steps.c.index)).where(steps.c.branch_id == branch_id))
+    last = connection.scalar(sa.select(sa.func.max(steps.c.index)).where(steps.c.branch_id == branch_id))
     return (fork_step or 0) if last is None else last + 1
 
 
 # Built once: an append is a matter of milliseconds.
 _PLACE = (
-    select(
+    sa.select(
         branches.c.session_id,
         branches.c.fork_step,
         sessions.c.calibration_id,
         sessions.c.calibration_label,
-        select(func.max(steps.c.index)).where(steps.c.branch_id == branches.c.id).scalar_subquery().label("last"),
-        select(imported_sessions.c.session_id)
+        sa.select(sa.func.max(steps.c.index)).where(steps.c.branch_id == branches.c.id).scalar_subquery().label("last"),
+        sa.select(imported_sessions.c.session_id)
         .where(imported_sessions.c.session_id == branches.c.session_id)
         .scalar_subquery()
         .label("imported"),
     )
     .join_from(branches, sessions, branches.c.session_id == sessions.c.id)
-    .where(branches.c.id == bindparam("own"))
+    .where(branches.c.id == sa.bindparam("own"))
 )
-_BRANCH_SEEN = select(branches.c.id).where(branches.c.id == bindparam("own"))
-_INSERT_STEP, _INSERT_CANDIDATES = insert(steps), insert(candidates)
-_TOUCH = update(sessions).where(sessions.c.id == bindparam("own")).values(updated_at=bindparam("now"))
+_BRANCH_SEEN = sa.select(branches.c.id).where(branches.c.id == sa.bindparam("own"))
+_INSERT_STEP, _INSERT_CANDIDATES = sa.insert(steps), sa.insert(candidates)
+_TOUCH = sa.update(sessions).where(sessions.c.id == sa.bindparam("own")).values(updated_at=sa.bindparam("now"))
 
 
 @dataclass(eq=False)
@@ -285,7 +266,7 @@ class StepWriter:
             request.done = True
 
 
-def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
+def _insert(connection: sa.Connection, taken: Sequence[_Append]) -> None:
     """Store the next steps of some branches, in a transaction that is rolled back on an error."""
     now = utc_now()
     listed: list[dict[str, Any]] = []
@@ -299,7 +280,7 @@ def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     connection.execute(_TOUCH, [{"own": session, "now": now} for session in changed])
 
 
-def _session_of_next(connection: Connection, request: _Append) -> int:
+def _session_of_next(connection: sa.Connection, request: _Append) -> int:
     """The session of a branch whose next step is to be stored."""
     place = connection.execute(_PLACE, {"own": request.branch_id}).one_or_none()
     if place is None:
@@ -315,10 +296,9 @@ def _session_of_next(connection: Connection, request: _Append) -> int:
     return int(place.session_id)
 
 
-class BranchChains:
+class BranchChains(Store):
     """Reads and extends the chains of branches; part of :class:`db.sessions.SessionsRepository`."""
 
-    _database: Database
     _steps: StepWriter
 
     def append_step(
@@ -333,7 +313,7 @@ class BranchChains:
             condition = in_chain(connection, branch_id) & (steps.c.index >= first)
             rows: defaultdict[int, list[Candidate]] = defaultdict(list)
             query = (
-                select(candidates.c.step_id, *fields_in(Candidate, candidates))
+                sa.select(candidates.c.step_id, *fields_in(Candidate, candidates))
                 .join(steps, steps.c.id == candidates.c.step_id)
                 .where(condition)
                 .order_by(candidates.c.step_id, candidates.c.rank)
@@ -341,7 +321,7 @@ class BranchChains:
             for key, *values in connection.execute(query):
                 rows[key].append(Candidate(*values))
             names = (*_STEP, *_DIAGNOSTICS)
-            chain = select(steps.c.id, *(steps.c[name] for name in names)).where(condition).order_by(steps.c.index)
+            chain = sa.select(steps.c.id, *(steps.c[name] for name in names)).where(condition).order_by(steps.c.index)
             split = len(_STEP)
             return tuple(
                 Step(
@@ -355,7 +335,7 @@ class BranchChains:
     def logits(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
         """Return the logits of a chain from a step on as they are stored, by the step's index; they are large."""
         with self._database.reading() as connection:
-            query = select(steps.c.index, steps.c.logits).where(
+            query = sa.select(steps.c.index, steps.c.logits).where(
                 in_chain(connection, branch_id), steps.c.index >= first, steps.c.logits.is_not(None)
             )
             return dict(connection.execute(query).tuples().all())
@@ -363,7 +343,7 @@ class BranchChains:
     def times(self, session_id: int) -> Mapping[tuple[int, int], datetime]:
         """Return when the steps of a session were stored, by the branch that made them and their index."""
         query = (
-            select(steps.c.branch_id, steps.c.index, steps.c.created_at)
+            sa.select(steps.c.branch_id, steps.c.index, steps.c.created_at)
             .join(branches, branches.c.id == steps.c.branch_id)
             .where(branches.c.session_id == session_id)
         )
@@ -376,9 +356,9 @@ class BranchChains:
         A branch may carry any name, so that the token it departs with is read from its first step.
         """
         columns = (branches.c.id, branches.c.parent_id, branches.c.fork_step, branches.c.name, branches.c.finished)
-        departing = case((steps.c.index == branches.c.fork_step, steps.c.token))
+        departing = sa.case((steps.c.index == branches.c.fork_step, steps.c.token))
         query = (
-            select(*columns, func.max(departing).label("token"), func.max(steps.c.index).label("last"))
+            sa.select(*columns, sa.func.max(departing).label("token"), sa.func.max(steps.c.index).label("last"))
             .outerjoin(steps, steps.c.branch_id == branches.c.id)
             .where(branches.c.session_id == session_id)
             .group_by(*columns)
@@ -398,16 +378,27 @@ class BranchChains:
                 for row in connection.execute(query)
             )
 
+    def step_seconds(self, model: str, newest: int = 200) -> Sequence[float]:
+        """Return what the newest measured steps on a model took, without those that read a prompt."""
+        query = (
+            sa.select(steps.c.seconds)
+            .join(branches, branches.c.id == steps.c.branch_id)
+            .join(sessions, sessions.c.id == branches.c.session_id)
+            .where(sessions.c.model == model, steps.c.seconds.is_not(None), steps.c.index > 0)
+            .order_by(steps.c.id.desc())
+            .limit(newest)
+        )
+        return self._scalars(query)
+
     def users(self, calibration_id: int) -> Sequence[int]:
         """Return the ids of the sessions that use a calibration, oldest first, but for those of other servers."""
         query = (
-            select(sessions.c.id)
+            sa.select(sessions.c.id)
             .where(sessions.c.calibration_id == calibration_id)
-            .where(sessions.c.id.not_in(select(imported_sessions.c.session_id)))
+            .where(sessions.c.id.not_in(sa.select(imported_sessions.c.session_id)))
             .order_by(sessions.c.id)
         )
-        with self._database.reading() as connection:
-            return list(connection.scalars(query))
+        return self._scalars(query)
 
     def beginnings(
         self, calibration_id: int, first: int, only: Collection[int] | None = None
@@ -421,11 +412,11 @@ class BranchChains:
         group = sessions.c.policy_settings["settings"]["group"].as_string()
         columns = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
         query = (
-            select(*columns, *fields_in(StepSupport, steps))
+            sa.select(*columns, *fields_in(StepSupport, steps))
             .join(branches, branches.c.session_id == sessions.c.id)
             .join(steps, steps.c.branch_id == branches.c.id)
             .where(sessions.c.calibration_id == calibration_id, branches.c.parent_id.is_(None), steps.c.index < first)
-            .where(sessions.c.id.not_in(select(imported_sessions.c.session_id)), *wanted)
+            .where(sessions.c.id.not_in(sa.select(imported_sessions.c.session_id)), *wanted)
             .order_by(sessions.c.id, steps.c.index)
         )
         names = ("session_id", "prompt", "alpha", "greedy", "certificate", "group")

@@ -26,7 +26,7 @@ FILE_NAME = "coft-audit.sqlite3"
 
 
 def default_database_url() -> str:
-    """Return the URL of the per-user SQLite file, creating its folder for this user alone (mode 0700)."""
+    """Return the URL of the per-user SQLite file, creating its folder, which only this user can read (mode 0700)."""
     folder = Path(user_data_dir(DIRECTORY_NAME, appauthor=False))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def _to_json(value: Any) -> str:
 
 
 def _create_private_file(path: Path) -> None:
-    """Create a missing database file readable by its owner alone: prompts and verdicts are confidential."""
+    """Create a missing database file that only its owner can read: prompts and verdicts are confidential."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -136,7 +136,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _check_whole(engine: Engine, path: Path) -> None:
-    """Read the whole file for damage of its structure; what stands in an intact row is not judged."""
+    """Read the whole file for damage of its structure; the contents of intact rows are not judged."""
     with engine.connect() as connection:
         found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
     if found != "ok":

@@ -1,4 +1,4 @@
-"""Evaluations: what became of each item of a benchmark under each method, kept once whoever asks for it again."""
+"""Evaluations: what became of each item of a benchmark under each method, kept once however often it is asked for."""
 
 from __future__ import annotations
 
@@ -8,29 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    PrimaryKeyConstraint,
-    String,
-    Table,
-    delete,
-    func,
-    insert,
-    select,
-    type_coerce,
-    update,
-)
+import sqlalchemy as sa
 
 from db.database import Database
-from db.jobs import UNFINISHED, jobs
+from db.jobs import give_to_job
 from db.scope import WHOLE
 from db.tables import METADATA, Repository, add_row, columns, field_values, fields_in, find, project_table
-from db.types import AnyText, CompressedBytes, ConflictError, JsonObject, utc_now
+from db.types import AnyText, CompressedBytes, JsonObject, utc_now
 
 KEYS_AT_ONCE = 500
 """Keys that one query names at most; databases bound how many values a statement may hold."""
@@ -74,43 +58,43 @@ class EvaluationCalibrationRecord:
 evaluations = project_table(
     "evaluations",
     "evaluation",
-    *columns(EvaluationRecord, job_id=ForeignKey("jobs.id", ondelete="SET NULL")),
-    Index(None, "job_id"),
+    *columns(EvaluationRecord, job_id=sa.ForeignKey("jobs.id", ondelete="SET NULL")),
+    sa.Index(None, "job_id"),
 )
 
-contents = Table(
+contents = sa.Table(
     "evaluation_contents",
     METADATA,
-    Column("key", AnyText, primary_key=True),
-    Column("content", CompressedBytes, nullable=False),
+    sa.Column("key", AnyText, primary_key=True),
+    sa.Column("content", CompressedBytes, nullable=False),
 )
 """Outcomes and calibrations by a digest of all that they depend on; evaluations share them."""
 
 
-def _owner() -> Column[int]:
-    return Column("evaluation_id", Integer, ForeignKey("evaluations.id", ondelete="CASCADE"), nullable=False)
+def _owner() -> sa.Column[int]:
+    return sa.Column("evaluation_id", sa.Integer, sa.ForeignKey("evaluations.id", ondelete="CASCADE"), nullable=False)
 
 
-def _content() -> ForeignKey:
-    return ForeignKey("evaluation_contents.key", ondelete="RESTRICT")
+def _content() -> sa.ForeignKey:
+    return sa.ForeignKey("evaluation_contents.key", ondelete="RESTRICT")
 
 
-items = Table(
+items = sa.Table(
     "evaluation_items",
     METADATA,
     _owner(),
-    *columns(EvaluationItemRecord, seed=BigInteger(), key=_content()),
-    PrimaryKeyConstraint("evaluation_id", "suite", "method", "seed", "place"),
-    Index(None, "key"),
+    *columns(EvaluationItemRecord, seed=sa.BigInteger(), key=_content()),
+    sa.PrimaryKeyConstraint("evaluation_id", "suite", "method", "seed", "place"),
+    sa.Index(None, "key"),
 )
 
-calibrations = Table(
+calibrations = sa.Table(
     "evaluation_calibrations",
     METADATA,
     _owner(),
-    *columns(EvaluationCalibrationRecord, seed=BigInteger(), key=_content()),
-    PrimaryKeyConstraint("evaluation_id", "suite", "method", "seed"),
-    Index(None, "key"),
+    *columns(EvaluationCalibrationRecord, seed=sa.BigInteger(), key=_content()),
+    sa.PrimaryKeyConstraint("evaluation_id", "suite", "method", "seed"),
+    sa.Index(None, "key"),
 )
 
 
@@ -118,7 +102,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
     """Adds, follows and deletes evaluations; contents are kept as long as an evaluation refers to them."""
 
     _table, _kind = evaluations, EvaluationRecord
-    _query = select(*fields_in(EvaluationRecord, evaluations))
+    _query = sa.select(*fields_in(EvaluationRecord, evaluations))
 
     def add(self, name: str, request: JsonObject, plan: JsonObject) -> EvaluationRecord:
         """Store an evaluation of which nothing is done."""
@@ -134,11 +118,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
     def begin(self, evaluation_id: int, job_id: int) -> EvaluationRecord:
         """Make a job the one that runs an evaluation; making it so again does nothing."""
         with self._database.writing() as connection:
-            row = find(connection, evaluations, evaluation_id, lock=True)
-            find(connection, jobs, job_id)
-            if row.job_id not in (None, job_id) and find(connection, jobs, row.job_id).status in UNFINISHED:
-                raise ConflictError(f"The evaluation “{row.name}” is being run already; wait for it, or cancel it.")
-            connection.execute(update(evaluations).where(evaluations.c.id == evaluation_id).values(job_id=job_id))
+            give_to_job(connection, evaluations, evaluation_id, job_id)
             return self._one(connection, evaluation_id)
 
     def link(self, evaluation_id: int, wanted: Sequence[EvaluationItemRecord]) -> builtins.list[EvaluationItemRecord]:
@@ -155,8 +135,8 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
             _refer(connection, items, evaluation_id, done)
 
     def link_calibration(self, evaluation_id: int, calibration: EvaluationCalibrationRecord) -> bool:
-        """Write a calibration down if it is kept already; whether it is. Its summary is that of whoever kept it."""
-        query = select(calibrations.c.summary).where(calibrations.c.key == calibration.key).limit(1)
+        """Write a calibration down if it is kept already; whether it is. It keeps the summary that it was kept with."""
+        query = sa.select(calibrations.c.summary).where(calibrations.c.key == calibration.key).limit(1)
         with self._database.writing() as connection:
             summary = connection.scalar(query)
             if summary is None:
@@ -174,7 +154,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         """Return what is said of an evaluation's calibrations, by suite, method and seed."""
         row = calibrations.c
         query = (
-            select(*fields_in(EvaluationCalibrationRecord, calibrations))
+            sa.select(*fields_in(EvaluationCalibrationRecord, calibrations))
             .where(row.evaluation_id == evaluation_id)
             .order_by(row.suite, row.method, row.seed)
         )
@@ -184,10 +164,8 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         """Return the values of a calibration, empty without anything to fit it on; None if it was not made yet."""
         row = calibrations.c
         of_method = row.evaluation_id == evaluation_id, row.suite == suite, row.method == method, row.seed == seed
-        query = select(contents.c.content).join(calibrations, row.key == contents.c.key).where(*of_method)
-        with self._database.reading() as connection:
-            data: bytes | None = connection.scalar(query)
-            return data
+        query = sa.select(contents.c.content).join(calibrations, row.key == contents.c.key).where(*of_method)
+        return self._scalar(bytes, query)
 
     def counts(self, evaluation_id: int) -> dict[tuple[str, str, int], int]:
         """Return how many items are done by suite, method and seed; without those of which none is."""
@@ -197,7 +175,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         """Return the same of every evaluation, by its number; without those of which nothing is done."""
         row = items.c
         group = (row.evaluation_id, row.suite, row.method, row.seed)
-        query = select(*group, func.count()).where(*([] if only is None else [row.evaluation_id == only]))
+        query = sa.select(*group, sa.func.count()).where(*([] if only is None else [row.evaluation_id == only]))
         found: dict[int, dict[tuple[str, str, int], int]] = {}
         with self._database.reading() as connection:
             for number, suite, method, seed, count in connection.execute(query.group_by(*group)):
@@ -207,7 +185,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
     def places(self, evaluation_id: int, suite: str, seed: int) -> set[tuple[str, int]]:
         """Return method and place of the items of a suite that are done under a seed."""
         row = items.c
-        query = select(row.method, row.place).where(
+        query = sa.select(row.method, row.place).where(
             row.evaluation_id == evaluation_id, row.suite == suite, row.seed == seed
         )
         with self._database.reading() as connection:
@@ -215,7 +193,7 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
 
     def done(self, evaluation_id: int, suite: str) -> int:
         """Return how many items of a suite are done, over all methods and seeds."""
-        query = select(func.count()).where(items.c.evaluation_id == evaluation_id, items.c.suite == suite)
+        query = sa.select(sa.func.count()).where(items.c.evaluation_id == evaluation_id, items.c.suite == suite)
         with self._database.reading() as connection:
             find(connection, evaluations, evaluation_id)
             return int(connection.scalar(query) or 0)
@@ -228,9 +206,9 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
         row = items.c
         own = row.evaluation_id == evaluation_id, row.suite == suite
         # Keys are digests: there are many, and nothing in them is escaped.
-        key, kept = (type_coerce(column, String()) for column in (row.key, contents.c.key))
-        listed = select(row.method, row.seed, key).where(*own).order_by(row.method, row.seed, row.place)
-        wanted = select(kept, contents.c.content).where(contents.c.key.in_(select(row.key).where(*own)))
+        key, kept = (sa.type_coerce(column, sa.String()) for column in (row.key, contents.c.key))
+        listed = sa.select(row.method, row.seed, key).where(*own).order_by(row.method, row.seed, row.place)
+        wanted = sa.select(kept, contents.c.content).where(contents.c.key.in_(sa.select(row.key).where(*own)))
         with self._database.reading() as connection:
             find(connection, evaluations, evaluation_id)
             found = [(method, seed, key) for method, seed, key in connection.execute(listed)]
@@ -245,29 +223,29 @@ class EvaluationsRepository(Repository[EvaluationRecord]):
 
 def sweep_contents(database: Database) -> None:
     """Remove outcomes and calibrations that no evaluation of any project refers to."""
-    named = (select(one.c.key).where(one.c.key == contents.c.key) for one in (items, calibrations))
+    named = (sa.select(one.c.key).where(one.c.key == contents.c.key) for one in (items, calibrations))
     with database.writing() as connection:
-        connection.execute(delete(contents).where(*(~query.execution_options(**WHOLE).exists() for query in named)))
+        connection.execute(sa.delete(contents).where(*(~query.execution_options(**WHOLE).exists() for query in named)))
 
 
-def _known(connection: Connection, keys: Collection[str]) -> set[str]:
+def _known(connection: sa.Connection, keys: Collection[str]) -> set[str]:
     """Those of some keys under which something is kept."""
-    query = select(contents.c.key)
+    query = sa.select(contents.c.key)
     return {key for some in _portions(keys) for key in connection.scalars(query.where(contents.c.key.in_(some)))}
 
 
-def _add_contents(connection: Connection, given: Mapping[str, bytes]) -> None:
+def _add_contents(connection: sa.Connection, given: Mapping[str, bytes]) -> None:
     """Keep what is not kept yet: whatever has the same key is the same."""
     known = _known(connection, given.keys())
     rows = [{"key": key, "content": content} for key, content in given.items() if key not in known]
     if rows:
-        connection.execute(insert(contents), rows)
+        connection.execute(sa.insert(contents), rows)
 
 
-def _refer(connection: Connection, table: Table, evaluation_id: int, records: Sequence[Any]) -> None:
+def _refer(connection: sa.Connection, table: sa.Table, evaluation_id: int, records: Sequence[Any]) -> None:
     rows = [{"evaluation_id": evaluation_id, **field_values(record, type(record))} for record in records]
     if rows:
-        connection.execute(insert(table), rows)
+        connection.execute(sa.insert(table), rows)
 
 
 def _portions(keys: Collection[str]) -> Iterable[Sequence[str]]:

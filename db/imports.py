@@ -57,15 +57,12 @@ class ImportsRepository(Store):
 
     def known(self, bundle_digest: str) -> int | None:
         """Return the session that a bundle was imported as; None where it was not, or is deleted."""
-        with self._database.reading() as connection:
-            key: int | None = connection.scalar(_known(bundle_digest))
-            return key
+        return self._scalar(int, _known(bundle_digest))
 
     def bundle(self, session_id: int) -> bytes:
         """Return the bundle of an imported session as it came."""
         query = select(imported_sessions.c.bundle).where(imported_sessions.c.session_id == session_id)
-        with self._database.reading() as connection:
-            stored: bytes | None = connection.scalar(query)
+        stored = self._scalar(bytes, query)
         if stored is None:
             raise NotFoundError(f"There is no imported session with the id {session_id}; it may have been deleted.")
         return stored

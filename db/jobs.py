@@ -8,27 +8,14 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal, get_args
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    Table,
-    case,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
-from db.database import Database
 from db.scope import WHOLE
 from db.tables import (
     METADATA,
     NEVER_REUSED,
     Repository,
+    Store,
     add_row,
     change_row,
     columns,
@@ -89,43 +76,53 @@ RESUMED_AS = "resumed_as"
 """Key in a job's result: the job that took up what it had done."""
 INTERRUPTED = "The program ended before this job did; resume it, or start it again."
 
-jobs = Table(
+jobs = sa.Table(
     "jobs",
     METADATA,
     *columns(JobRecord),
-    Column("cancel_asked_at", UtcDateTime, nullable=True),
-    Column("seen_at", UtcDateTime, nullable=True),
-    Column("dismissed_at", UtcDateTime, nullable=True),
+    sa.Column("cancel_asked_at", UtcDateTime, nullable=True),
+    sa.Column("seen_at", UtcDateTime, nullable=True),
+    sa.Column("dismissed_at", UtcDateTime, nullable=True),
     project_column(),
     *counted_columns(),
-    Index(None, "status"),
-    Index(None, "created_at"),
-    Index(None, "owner"),
-    CheckConstraint(
+    sa.Index(None, "status"),
+    sa.Index(None, "created_at"),
+    sa.Index(None, "owner"),
+    sa.CheckConstraint(
         "status IN ('queued', 'running', 'done', 'failed', 'cancelled', 'interrupted')", name="known_status"
     ),
-    CheckConstraint("progress >= 0 AND progress <= 1", name="progress_is_share"),
+    sa.CheckConstraint("progress >= 0 AND progress <= 1", name="progress_is_share"),
     info={"called": "job"},
     **NEVER_REUSED,
 )
 
-ledgers = Table(
+ledgers = sa.Table(
     "job_ledgers",
     METADATA,
-    Column("job_id", Integer, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("prompt_set_id", Integer, ForeignKey("prompt_sets.id", ondelete="CASCADE"), nullable=False),
-    Column("data", CompressedBytes, nullable=False),
-    Column("saved_at", UtcDateTime, nullable=False),
-    Index(None, "prompt_set_id"),
+    sa.Column("job_id", sa.Integer, sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("prompt_set_id", sa.Integer, sa.ForeignKey("prompt_sets.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("data", CompressedBytes, nullable=False),
+    sa.Column("saved_at", UtcDateTime, nullable=False),
+    sa.Index(None, "prompt_set_id"),
 )
 """What unfinished jobs have worked out so far, so that they can be resumed."""
+
+
+def give_to_job(connection: sa.Connection, table: sa.Table, key: int, job_id: int) -> None:
+    """Make a job the one that runs what a row is about, unless another one still does."""
+    row = find(connection, table, key, lock=True)
+    find(connection, jobs, job_id)
+    if row.job_id not in (None, job_id) and find(connection, jobs, row.job_id).status in UNFINISHED:
+        called = table.info["called"]
+        raise ConflictError(f"The {called} “{row.name}” is being run already; wait for it, or cancel it.")
+    change_row(connection, table, key, job_id=job_id)
 
 
 class JobsRepository(Repository[JobRecord]):
     """Keeps the rows of jobs; it runs nothing itself."""
 
     _table, _kind = jobs, JobRecord
-    _query = select(*fields_in(JobRecord, jobs))
+    _query = sa.select(*fields_in(JobRecord, jobs))
 
     def add(
         self,
@@ -157,14 +154,13 @@ class JobsRepository(Repository[JobRecord]):
             query = query.where(jobs.c.kind == kind)
         if statuses is not None:
             query = query.where(jobs.c.status.in_(statuses))
-        with self._database.reading() as connection:
-            return self._records(connection, query)
+        return self._listed(query)
 
     def notices(self, owners: Collection[str] | None, limit: int = 50) -> builtins.list[JobNotice]:
         """What owners are told of their jobs, newest first, without those they dismissed; None is all jobs."""
         told = [jobs.c[field.name] for field in fields(JobNotice) if field.name in jobs.c]
         subjects = [jobs.c.payload[name].label(name) for name in SUBJECTS]
-        query = select(*told, *subjects)
+        query = sa.select(*told, *subjects)
         if owners is not None:
             query = query.where(jobs.c.owner.in_(owners), jobs.c.dismissed_at.is_(None))
         with self._database.reading() as connection:
@@ -185,8 +181,7 @@ class JobsRepository(Repository[JobRecord]):
 
     def _mark(self, column: str, job_ids: Collection[int], owners: Collection[str]) -> None:
         ended = jobs.c.id.in_(job_ids) & jobs.c.owner.in_(owners) & jobs.c.status.not_in(UNFINISHED)
-        with self._database.writing() as connection:
-            connection.execute(update(jobs).where(ended, jobs.c[column].is_(None)).values(**{column: utc_now()}))
+        self._run(sa.update(jobs).where(ended, jobs.c[column].is_(None)).values(**{column: utc_now()}))
 
     def start(self, job_id: int) -> None:
         """Mark a job as running from now on, whatever another process believed of it."""
@@ -200,29 +195,28 @@ class JobsRepository(Repository[JobRecord]):
     def take_up(self, job_id: int, heir: int) -> None:
         """Note that another job goes on with what one that ended early had done; of several, only one ever does."""
         with self._database.writing() as connection:
-            # Whoever comes second waits here for the first one's transaction, and sees what it wrote.
+            # The second one waits here for the first one's transaction, and sees what it wrote.
             row = find(connection, jobs, job_id, lock=True)
             if row.status in UNFINISHED:
                 raise ConflictError(f"Job {job_id} is at work again; wait for it, or cancel it.")
             if first := (row.result or {}).get(RESUMED_AS):
                 raise ConflictError(f"Job {job_id} was resumed as job {first} already; look at that one.")
-            connection.execute(update(jobs).where(jobs.c.id == job_id).values(result={RESUMED_AS: heir}))
+            connection.execute(sa.update(jobs).where(jobs.c.id == job_id).values(result={RESUMED_AS: heir}))
 
     def ask_to_cancel(self, job_id: int) -> None:
         """Ask whichever process runs a job to cancel it; one that has ended stays as it is."""
         unfinished = (jobs.c.id == job_id) & jobs.c.status.in_(UNFINISHED)
-        with self._database.writing() as connection:
-            connection.execute(update(jobs).where(unfinished).values(cancel_asked_at=utc_now()))
+        self._run(sa.update(jobs).where(unfinished).values(cancel_asked_at=utc_now()))
 
     def renew(self, job_ids: Collection[int], process: JsonObject) -> dict[int, bool]:
         """Give signs of life for jobs, in one transaction; those that the process still runs, and which to cancel."""
         held = jobs.c.id.in_(job_ids) & jobs.c.status.in_(UNFINISHED)
-        query = select(jobs.c.id, jobs.c.process, jobs.c.cancel_asked_at).where(held)
+        query = sa.select(jobs.c.id, jobs.c.process, jobs.c.cancel_asked_at).where(held)
         with self._database.writing() as connection:
             rows = connection.execute(query).all()
             own = {row.id: row.cancel_asked_at is not None for row in rows if row.process == process}
             if own:
-                connection.execute(update(jobs).where(jobs.c.id.in_(own)).values(heartbeat_at=utc_now()))
+                connection.execute(sa.update(jobs).where(jobs.c.id.in_(own)).values(heartbeat_at=utc_now()))
             return own
 
     def finish(
@@ -241,33 +235,30 @@ class JobsRepository(Repository[JobRecord]):
         ended |= {"status": status, "progress": progress, "message": message, "finished_at": now, "heartbeat_at": now}
         # A sentence may quote what was typed; the job must end whatever that was.
         ended["error"] = None if error is None else mended(error)
-        with self._database.writing() as connection:
-            change_row(connection, jobs, job_id, **ended)
+        self._change(job_id, **ended)
 
     def set_result(self, job_id: int, result: JsonObject) -> None:
         """Write what is kept of a job so far, or what became of one that has ended already."""
-        with self._database.writing() as connection:
-            change_row(connection, jobs, job_id, result=result)
+        self._change(job_id, result=result)
 
     def counts(self) -> dict[JobStatus, int]:
         """Return how many jobs of all projects there are in each state."""
-        query = select(jobs.c.status, func.count()).group_by(jobs.c.status).execution_options(**WHOLE)
+        query = sa.select(jobs.c.status, sa.func.count()).group_by(jobs.c.status).execution_options(**WHOLE)
         with self._database.reading() as connection:
             found = {status: int(number) for status, number in connection.execute(query)}
         return {status: found.get(status, 0) for status in get_args(JobStatus)}
 
     def unfinished_of(self, owner: str | None) -> int:
         """Return how many jobs of an owner, in all projects, are queued or running; those of nobody are all's."""
-        query = select(func.count()).where(jobs.c.status.in_(UNFINISHED), jobs.c.owner.is_not_distinct_from(owner))
+        query = sa.select(sa.func.count()).where(
+            jobs.c.status.in_(UNFINISHED), jobs.c.owner.is_not_distinct_from(owner)
+        )
         query = query.execution_options(**WHOLE)
-        with self._database.reading() as connection:
-            return int(connection.execute(query).scalar_one())
+        return self._scalar(int, query) or 0
 
     def unfinished(self) -> Sequence[JobRecord]:
         """Return the jobs that are queued or running, in order."""
-        query = self._query.where(jobs.c.status.in_(UNFINISHED)).order_by(jobs.c.id)
-        with self._database.reading() as connection:
-            return self._records(connection, query)
+        return self._listed(self._query.where(jobs.c.status.in_(UNFINISHED)).order_by(jobs.c.id))
 
     def mark_interrupted(self, ids: Collection[int], silent_since: datetime | None = None) -> Sequence[int]:
         """Mark jobs whose process is gone as interrupted, or as cancelled where somebody had asked for that.
@@ -278,39 +269,36 @@ class JobsRepository(Repository[JobRecord]):
         if silent_since is not None:
             dead &= jobs.c.heartbeat_at.is_(None) | (jobs.c.heartbeat_at < silent_since)
         cancelled = jobs.c.cancel_asked_at.is_not(None)
-        status, error = case((cancelled, "cancelled"), else_="interrupted"), case((cancelled, None), else_=INTERRUPTED)
+        status, error = (
+            sa.case((cancelled, "cancelled"), else_="interrupted"),
+            sa.case((cancelled, None), else_=INTERRUPTED),
+        )
         ended = {"status": status, "error": error, "finished_at": utc_now()}
         with self._database.writing() as connection:
-            return sorted(connection.scalars(update(jobs).where(dead).values(**ended).returning(jobs.c.id)))
+            return sorted(connection.scalars(sa.update(jobs).where(dead).values(**ended).returning(jobs.c.id)))
 
 
-class LedgersRepository:
+class LedgersRepository(Store):
     """Keeps at most one ledger a job; it goes with the job and with the prompt set that it is about."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def save(self, job_id: int, prompt_set_id: int, data: bytes) -> None:
         """Store a job's ledger, about a prompt set, in the place of its last one, whole or not at all."""
         values = {"job_id": job_id, "prompt_set_id": prompt_set_id, "data": data, "saved_at": utc_now()}
         with self._database.writing() as connection:
-            connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))
-            connection.execute(insert(ledgers).values(**values))
+            connection.execute(sa.delete(ledgers).where(ledgers.c.job_id == job_id))
+            connection.execute(sa.insert(ledgers).values(**values))
 
     def load(self, job_id: int) -> bytes | None:
         """Return a job's ledger; None if it has none."""
-        with self._database.reading() as connection:
-            data: bytes | None = connection.scalar(select(ledgers.c.data).where(ledgers.c.job_id == job_id))
-            return data
+        return self._scalar(bytes, sa.select(ledgers.c.data).where(ledgers.c.job_id == job_id))
 
     def move(self, job_id: int, to_job_id: int) -> None:
         """Give a job's ledger, if it has one, to another job that has none."""
         with self._database.writing() as connection:
-            if connection.execute(select(ledgers.c.job_id).where(ledgers.c.job_id == to_job_id)).first() is not None:
+            if connection.execute(sa.select(ledgers.c.job_id).where(ledgers.c.job_id == to_job_id)).first() is not None:
                 raise ConflictError(f"Job {to_job_id} has a ledger of its own; resume that job instead.")
-            connection.execute(update(ledgers).where(ledgers.c.job_id == job_id).values(job_id=to_job_id))
+            connection.execute(sa.update(ledgers).where(ledgers.c.job_id == job_id).values(job_id=to_job_id))
 
     def delete(self, job_id: int) -> None:
         """Delete a job's ledger, if it has one."""
-        with self._database.writing() as connection:
-            connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))
+        self._run(sa.delete(ledgers).where(ledgers.c.job_id == job_id))

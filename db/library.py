@@ -8,24 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    ForeignKey,
-    Index,
-    Integer,
-    Select,
-    Subquery,
-    Table,
-    case,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from db.audits import BranchRecord, batch_rows, branch_record, branches, own_branch, require_own, sessions, touch
 from db.batches import batches
@@ -34,12 +17,12 @@ from db.tables import METADATA, Store, change_row, fields_in, find
 from db.types import AnyText, ConflictError, utc_now
 from db.verdicts import log_entries
 
-session_tags = Table(
+session_tags = sa.Table(
     "session_tags",
     METADATA,
-    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
-    Column("tag", AnyText, primary_key=True),
-    Index(None, "tag"),
+    sa.Column("session_id", sa.Integer, sa.ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("tag", AnyText, primary_key=True),
+    sa.Index(None, "tag"),
 )
 
 SessionOrder = Literal["updated", "created", "name", "prompt", "model", "policy", "certificate", "steps", "strongest"]
@@ -128,38 +111,38 @@ class BranchExtentRecord:
     verdicts: int
 
 
-def active_length() -> ColumnElement[int]:
+def active_length() -> sa.ColumnElement[int]:
     """Length of the active branch's chain: after its last own step, or at its fork while it has none."""
     active = sessions.c.active_branch_id
-    last = select(func.max(steps.c.index) + 1).where(steps.c.branch_id == active).scalar_subquery()
-    fork = select(branches.c.fork_step).where(branches.c.id == active).scalar_subquery()
-    return func.coalesce(last, fork, 0)
+    last = sa.select(sa.func.max(steps.c.index) + 1).where(steps.c.branch_id == active).scalar_subquery()
+    fork = sa.select(branches.c.fork_step).where(branches.c.id == active).scalar_subquery()
+    return sa.func.coalesce(last, fork, 0)
 
 
-def names_it(text: str) -> ColumnElement[bool]:
+def names_it(text: str) -> sa.ColumnElement[bool]:
     """Whether a text is in a session's name, prompt or model, in any case."""
     return _is_in(text, sessions.c.name, sessions.c.prompt, sessions.c.model)
 
 
-def _is_in(text: str, *columns: Column[Any]) -> ColumnElement[bool]:
-    return or_(*(column.icontains(text, autoescape=True) for column in columns))
+def _is_in(text: str, *columns: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    return sa.or_(*(column.icontains(text, autoescape=True) for column in columns))
 
 
-def _is_followed(*same: Column[Any], by: str) -> ColumnElement[bool]:
+def _is_followed(*same: sa.Column[Any], by: str) -> sa.ColumnElement[bool]:
     """Whether the same reviewer wrote a later entry of a kind into the same log, equal in some columns."""
     later = log_entries.alias()
     equal = [later.c[column.name].is_not_distinct_from(column) for column in same]
     of_log = later.c.session_id == log_entries.c.session_id, later.c.reviewer == log_entries.c.reviewer
     is_later = later.c.kind == by, later.c.entry > log_entries.c.entry
-    return select(later.c.id).where(*of_log, *is_later, *equal).exists()
+    return sa.select(later.c.id).where(*of_log, *is_later, *equal).exists()
 
 
-def _has_tag(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    return select(session_tags.c.tag).where(session_tags.c.session_id == sessions.c.id, condition).exists()
+def _has_tag(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return sa.select(session_tags.c.tag).where(session_tags.c.session_id == sessions.c.id, condition).exists()
 
 
-def _has_entry(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    return select(log_entries.c.id).where(log_entries.c.session_id == sessions.c.id, condition).exists()
+def _has_entry(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    return sa.select(log_entries.c.id).where(log_entries.c.session_id == sessions.c.id, condition).exists()
 
 
 _TARGET = (log_entries.c.branch_id, log_entries.c.step_index, log_entries.c.last_step_index)
@@ -173,11 +156,11 @@ _UNDER_BLIND_REVIEW = _has_entry(
 """Whether somebody has begun a blind review of a session and not finished it: what was said is then hidden."""
 
 
-def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
+def _conditions(wanted: SessionFilter) -> Iterator[sa.ColumnElement[bool]]:
     """The conditions of a filter, all of which a session must meet."""
     if text := wanted.text.strip():
         said = _has_entry(_is_in(text, log_entries.c.note, log_entries.c.tag)) & ~_UNDER_BLIND_REVIEW
-        yield or_(_is_in(text, sessions.c.name, sessions.c.prompt), _has_tag(_is_in(text, session_tags.c.tag)), said)
+        yield sa.or_(_is_in(text, sessions.c.name, sessions.c.prompt), _has_tag(_is_in(text, session_tags.c.tag)), said)
     if wanted.policy is not None:
         yield sessions.c.policy == wanted.policy
     if wanted.model is not None:
@@ -186,7 +169,7 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
         text, certificate = _CERTIFICATES[wanted.certificate], sessions.c.certificate
         yield certificate == text if text == "certified" else certificate.startswith(text)
     if wanted.tag is not None:
-        yield _has_tag(func.lower(session_tags.c.tag) == func.lower(wanted.tag))
+        yield _has_tag(sa.func.lower(session_tags.c.tag) == sa.func.lower(wanted.tag))
     if wanted.archived is not None:
         yield _is_archived(wanted.archived)
     if wanted.judged is not None:
@@ -208,25 +191,25 @@ _CERTIFICATES: dict[CertificateFilter, str] = {
 """What certificates begin with."""
 
 
-def _is_archived(archived: bool) -> ColumnElement[bool]:
+def _is_archived(archived: bool) -> sa.ColumnElement[bool]:
     return sessions.c.archived_at.is_not(None) if archived else sessions.c.archived_at.is_(None)
 
 
-def _of_all_branches(value: ColumnElement[Any]) -> ColumnElement[Any]:
+def _of_all_branches(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """A value over the tokens of all branches of a session, and of no other's."""
-    own = select(value).select_from(steps.join(branches, steps.c.branch_id == branches.c.id))
+    own = sa.select(value).select_from(steps.join(branches, steps.c.branch_id == branches.c.id))
     return own.where(branches.c.session_id == sessions.c.id).correlate(sessions).scalar_subquery()
 
 
-def _number_of(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return func.coalesce(_of_all_branches(func.sum(case((condition, 1), else_=0))), 0)
+def _number_of(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.func.coalesce(_of_all_branches(sa.func.sum(sa.case((condition, 1), else_=0))), 0)
 
 
 _THRESHOLDED = steps.c.state.in_(("calibrated", "inherited"))
-_STRONGEST = _of_all_branches(func.max(func.abs(steps.c.log_ratio)))
-_batch_id = select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
-_BRANCHES = select(func.count()).where(branches.c.session_id == sessions.c.id).scalar_subquery()
-_ENTRIES = select(
+_STRONGEST = _of_all_branches(sa.func.max(sa.func.abs(steps.c.log_ratio)))
+_batch_id = sa.select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
+_BRANCHES = sa.select(sa.func.count()).where(branches.c.session_id == sessions.c.id).scalar_subquery()
+_ENTRIES = sa.select(
     *fields_in(SessionEntryRecord, sessions),
     active_length().label("step_count"),
     _BRANCHES.label("branch_count"),
@@ -237,16 +220,16 @@ _ENTRIES = select(
     _STRONGEST.label("strongest"),
     _UNDER_BLIND_REVIEW.label("hidden"),
 )
-_KEYS: dict[SessionOrder, ColumnElement[Any]] = {
+_KEYS: dict[SessionOrder, sa.ColumnElement[Any]] = {
     "updated": sessions.c.updated_at,
     "created": sessions.c.created_at,
     "steps": active_length(),
-    "strongest": func.coalesce(_STRONGEST, -1),
+    "strongest": sa.func.coalesce(_STRONGEST, -1),
 }
 
 
-def _key(order: SessionOrder) -> ColumnElement[Any]:
-    return _KEYS[order] if order in _KEYS else func.lower(sessions.c[order])
+def _key(order: SessionOrder) -> sa.ColumnElement[Any]:
+    return _KEYS[order] if order in _KEYS else sa.func.lower(sessions.c[order])
 
 
 class LibraryRepository(Store):
@@ -269,18 +252,18 @@ class LibraryRepository(Store):
         """Return a page of the sessions that are wanted, those of a batch as one row in the place of their first."""
         conditions = [*_conditions(wanted)]
         columns = sessions.c.id, _batch_id.label("batch_id"), _key(order).label("key")
-        kept = select(*columns).where(*conditions).subquery()
+        kept = sa.select(*columns).where(*conditions).subquery()
         key = kept.c.key.desc() if descending else kept.c.key.asc()
-        place = func.row_number().over(partition_by=_fold_of(kept), order_by=(key, kept.c.id.desc()))
-        ranked = select(kept, place.label("place")).subquery()
+        place = sa.func.row_number().over(partition_by=_fold_of(kept), order_by=(key, kept.c.id.desc()))
+        ranked = sa.select(kept, place.label("place")).subquery()
         key = ranked.c.key.desc() if descending else ranked.c.key.asc()
-        first = select(ranked.c.id, ranked.c.batch_id).where(ranked.c.place == 1).order_by(key, ranked.c.id.desc())
+        first = sa.select(ranked.c.id, ranked.c.batch_id).where(ranked.c.place == 1).order_by(key, ranked.c.id.desc())
         with self._database.reading() as connection:
             rows = connection.execute(first.limit(limit).offset(offset)).all()
             alone, folds = [row.id for row in rows if row.batch_id is None], {row.batch_id for row in rows} - {None}
             shown = _ENTRIES.where(*conditions, sessions.c.id.in_(alone) | _batch_id.in_(folds))
             found = _entries(connection, shown)
-            names = dict(connection.execute(select(batches.c.id, batches.c.name)).tuples().all()) if folds else {}
+            names = dict(connection.execute(sa.select(batches.c.id, batches.c.name)).tuples().all()) if folds else {}
         entries = {entry.id: entry for entry in found}
         members = {batch: [entry for entry in found if entry.batch_id == batch] for batch in folds}
         return [
@@ -292,19 +275,23 @@ class LibraryRepository(Store):
 
     def folded_count(self, wanted: SessionFilter) -> int:
         """Return how many rows the wanted sessions are where those of a batch are one."""
-        kept = select(sessions.c.id, _batch_id.label("batch_id")).where(*_conditions(wanted)).subquery()
+        kept = sa.select(sessions.c.id, _batch_id.label("batch_id")).where(*_conditions(wanted)).subquery()
         with self._database.reading() as connection:
-            return connection.scalars(select(func.count(_fold_of(kept).distinct()))).one()
+            return connection.scalars(sa.select(sa.func.count(_fold_of(kept).distinct()))).one()
 
     def count(self, wanted: SessionFilter) -> int:
         """Return how many sessions are wanted."""
         with self._database.reading() as connection:
-            return connection.scalars(select(func.count()).select_from(sessions).where(*_conditions(wanted))).one()
+            return connection.scalars(
+                sa.select(sa.func.count()).select_from(sessions).where(*_conditions(wanted))
+            ).one()
 
     def ids(self, wanted: SessionFilter) -> Sequence[int]:
         """Return the ids of all sessions that are wanted, oldest first."""
         with self._database.reading() as connection:
-            return list(connection.scalars(select(sessions.c.id).where(*_conditions(wanted)).order_by(sessions.c.id)))
+            return list(
+                connection.scalars(sa.select(sessions.c.id).where(*_conditions(wanted)).order_by(sessions.c.id))
+            )
 
     def entries(self, session_ids: Collection[int]) -> Sequence[SessionEntryRecord]:
         """Return the entries of those of some sessions that are stored, oldest first."""
@@ -315,8 +302,8 @@ class LibraryRepository(Store):
         """Return what the filters can be set to, in alphabetical order."""
         with self._database.reading() as connection:
 
-            def read(column: Column[str]) -> tuple[tuple[str, int], ...]:
-                query = select(column, func.count()).group_by(column).order_by(func.lower(column), column)
+            def read(column: sa.Column[str]) -> tuple[tuple[str, int], ...]:
+                query = sa.select(column, sa.func.count()).group_by(column).order_by(sa.func.lower(column), column)
                 return tuple((name, count) for name, count in connection.execute(query))
 
             return LibraryChoicesRecord(
@@ -327,25 +314,25 @@ class LibraryRepository(Store):
         """Give sessions a tag and return how many did not have it; a tag keeps its first letter case."""
         tags = session_tags.c
         with self._database.writing() as connection:
-            known = connection.scalar(select(tags.tag).where(func.lower(tags.tag) == func.lower(tag)).limit(1))
-            having = select(tags.session_id).where(tags.session_id.in_(session_ids), tags.tag == known)
+            known = connection.scalar(sa.select(tags.tag).where(sa.func.lower(tags.tag) == sa.func.lower(tag)).limit(1))
+            having = sa.select(tags.session_id).where(tags.session_id.in_(session_ids), tags.tag == known)
             missing = sorted(set(session_ids) - set(connection.scalars(having)))
             if missing:
-                connection.execute(insert(session_tags), [{"session_id": key, "tag": known or tag} for key in missing])
+                connection.execute(
+                    sa.insert(session_tags), [{"session_id": key, "tag": known or tag} for key in missing]
+                )
             return len(missing)
 
     def remove_tag(self, session_ids: Collection[int], tag: str) -> int:
         """Take a tag, in any letter case, from sessions and return how many had it."""
-        of_these = session_tags.c.session_id.in_(session_ids), func.lower(session_tags.c.tag) == func.lower(tag)
-        with self._database.writing() as connection:
-            return connection.execute(delete(session_tags).where(*of_these)).rowcount
+        of_these = session_tags.c.session_id.in_(session_ids), sa.func.lower(session_tags.c.tag) == sa.func.lower(tag)
+        return self._run(sa.delete(session_tags).where(*of_these))
 
     def set_archived(self, session_ids: Collection[int], archived: bool) -> int:
         """Archive sessions, or take them back, and return for how many that changed anything."""
         of_these = sessions.c.id.in_(session_ids), _is_archived(not archived)
-        stamp = update(sessions).where(*of_these).values(archived_at=utc_now() if archived else None)
-        with self._database.writing() as connection:
-            return connection.execute(stamp).rowcount
+        stamp = sa.update(sessions).where(*of_these).values(archived_at=utc_now() if archived else None)
+        return self._run(stamp)
 
     def rename_branch(self, session_id: int, branch_id: int, name: str) -> BranchRecord:
         """Change a branch's name."""
@@ -379,13 +366,13 @@ class LibraryRepository(Store):
             if owner.active_branch_id in extent.branch_ids:
                 change_row(connection, sessions, session_id, active_branch_id=branch.parent_id)
             touch(connection, session_id)
-            connection.execute(delete(branches).where(branches.c.id == branch_id))
+            connection.execute(sa.delete(branches).where(branches.c.id == branch_id))
             return extent
 
 
-def _fold_of(kept: Subquery) -> ColumnElement[int]:
+def _fold_of(kept: sa.Subquery) -> sa.ColumnElement[int]:
     """One number for all sessions of a batch, and one for each other session."""
-    return func.coalesce(kept.c.batch_id, -kept.c.id)
+    return sa.func.coalesce(kept.c.batch_id, -kept.c.id)
 
 
 def _fold(batch_id: int, name: str, entries: Sequence[SessionEntryRecord], sensitive: float) -> BatchFoldRecord:
@@ -406,15 +393,19 @@ def _fold(batch_id: int, name: str, entries: Sequence[SessionEntryRecord], sensi
     )
 
 
-def _entries(connection: Connection, query: Select[*tuple[Any, ...]]) -> list[SessionEntryRecord]:
+def _entries(connection: sa.Connection, query: sa.Select[*tuple[Any, ...]]) -> list[SessionEntryRecord]:
     rows = [row._asdict() for row in connection.execute(query)]
     ids = [row["id"] for row in rows]
     tags: defaultdict[int, list[str]] = defaultdict(list)
-    tagged = select(session_tags).where(session_tags.c.session_id.in_(ids)).order_by(func.lower(session_tags.c.tag))
+    tagged = (
+        sa.select(session_tags).where(session_tags.c.session_id.in_(ids)).order_by(sa.func.lower(session_tags.c.tag))
+    )
     for key, tag in connection.execute(tagged):
         tags[key].append(tag)
     # Targets on which a verdict of at least one reviewer stands.
-    targets = select(log_entries.c.session_id, *_TARGET).where(log_entries.c.session_id.in_(ids), _STANDING).distinct()
+    targets = (
+        sa.select(log_entries.c.session_id, *_TARGET).where(log_entries.c.session_id.in_(ids), _STANDING).distinct()
+    )
     judged = Counter(row.session_id for row in connection.execute(targets))
     return [
         SessionEntryRecord(**row, tags=tuple(tags[row["id"]]), verdict_count=None if hidden else judged[row["id"]])
@@ -423,8 +414,8 @@ def _entries(connection: Connection, query: Select[*tuple[Any, ...]]) -> list[Se
     ]
 
 
-def _extent(connection: Connection, branch: BranchRecord) -> BranchExtentRecord:
-    family = select(branches).where(branches.c.session_id == branch.session_id).order_by(branches.c.id)
+def _extent(connection: sa.Connection, branch: BranchRecord) -> BranchExtentRecord:
+    family = sa.select(branches).where(branches.c.session_id == branch.session_id).order_by(branches.c.id)
     within = {branch.id: branch.name}
     # A branch is younger than its parent, so one pass in the order of ids finds all descendants.
     for row in connection.execute(family):
@@ -432,7 +423,7 @@ def _extent(connection: Connection, branch: BranchRecord) -> BranchExtentRecord:
             within[row.id] = row.name
 
     def count(column: Any) -> int:
-        return connection.execute(select(func.count()).where(column.in_(within))).scalar_one()
+        return connection.execute(sa.select(sa.func.count()).where(column.in_(within))).scalar_one()
 
     return BranchExtentRecord(
         branch_ids=tuple(within),

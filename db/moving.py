@@ -23,7 +23,7 @@ from db.user_lists import user_lists, user_terms
 
 
 class MovingRepository(Store):
-    """Moves sessions between projects; whoever asks has seen to it that both are hers to change."""
+    """Moves sessions between projects; the caller has checked that both may be changed."""
 
     def move(self, session_ids: Collection[int], project_id: int) -> int:
         """Give sessions to a project, all or none; one that belongs to it already stays as it is."""

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import (
-    ColumnElement,
-    FromClause,
-    Select,
-    Table,
-    delete,
-    func,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from db.accounts import tokens
 from db.audits import branches, sessions
@@ -43,17 +34,17 @@ class ProjectExtent:
 
 
 class ProjectContents(Store):
-    """Counts and deletes what belongs to a project, whoever is a member of it."""
+    """Counts and deletes what belongs to a project, without asking who is a member of it."""
 
     def extent(self, project_id: int) -> ProjectExtent:
         """Return how much belongs to a project."""
         entries = (
-            select(func.count())
+            sa.select(sa.func.count())
             .select_from(log_entries)
             .join(sessions, sessions.c.id == log_entries.c.session_id)
             .where(_of(sessions, project_id))
         )
-        going = select(func.count()).select_from(jobs).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
+        going = sa.select(sa.func.count()).select_from(jobs).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
         with in_every_project(), self._database.reading() as connection:
             rows = {one.name: connection.scalar(_count(one, project_id)) or 0 for one in _contents()}
             there = {name: int(number) for name, number in rows.items() if number}
@@ -62,7 +53,7 @@ class ProjectContents(Store):
     def chains(self, project_id: int) -> Mapping[int, Sequence[int]]:
         """Return the branches of a project's sessions, by session."""
         query = (
-            select(branches.c.session_id, branches.c.id)
+            sa.select(branches.c.session_id, branches.c.id)
             .join(sessions, sessions.c.id == branches.c.session_id)
             .where(_of(sessions, project_id))
         )
@@ -75,39 +66,41 @@ class ProjectContents(Store):
     def delete(self, project_id: int) -> None:
         """Delete a project with all that belongs to it; of verdict logs there stays what deleted sessions leave.
 
-        Tokens that open it alone are revoked.
+        Tokens that open only this project are revoked.
         """
         if project_id == DEFAULT:
             raise ConflictError("The first project cannot be deleted: what names no project belongs to it.")
         with in_every_project(), self._database.together():
             with self._database.writing() as connection:
                 name = find(connection, projects, project_id, lock=True).name
-                going = select(jobs.c.id).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
+                going = sa.select(jobs.c.id).where(_of(jobs, project_id), jobs.c.status.in_(UNFINISHED))
                 if connection.execute(going.limit(1)).first() is not None:
                     raise ConflictError(f"Jobs of “{name}” are at work or wait; cancel them, or wait for them.")
                 for one in _contents():
-                    connection.execute(delete(one).where(_of(one, project_id)))
-                bound = update(tokens).where(tokens.c.project_id == project_id, tokens.c.revoked_at.is_(None))
+                    connection.execute(sa.delete(one).where(_of(one, project_id)))
+                bound = sa.update(tokens).where(tokens.c.project_id == project_id, tokens.c.revoked_at.is_(None))
                 connection.execute(bound.values(revoked_at=utc_now()))
-                connection.execute(delete(projects).where(projects.c.id == project_id))
+                connection.execute(sa.delete(projects).where(projects.c.id == project_id))
             sweep_contents(self._database)
 
     def left(self) -> Sequence[Tombstone]:
         """Return what verdict logs of projects that are gone have left, in the order of deletion."""
-        query = select(*fields_in(Tombstone, tombstones)).where(tombstones.c[PROJECT].not_in(select(projects.c.id)))
+        query = sa.select(*fields_in(Tombstone, tombstones)).where(
+            tombstones.c[PROJECT].not_in(sa.select(projects.c.id))
+        )
         with in_every_project(), self._database.reading() as connection:
             return [Tombstone(**row._asdict()) for row in connection.execute(query.order_by(tombstones.c.id))]
 
 
-def _contents() -> list[Table]:
+def _contents() -> list[sa.Table]:
     """What a project consists of; a prompt set cannot be deleted before the batches that are made of it."""
     return [every_table()[name] for name in sorted(roots(), key="prompt_sets".__eq__)]
 
 
-def _of(rows: FromClause, project_id: int) -> ColumnElement[bool]:
-    belongs: ColumnElement[bool] = rows.c[PROJECT] == project_id
+def _of(rows: sa.FromClause, project_id: int) -> sa.ColumnElement[bool]:
+    belongs: sa.ColumnElement[bool] = rows.c[PROJECT] == project_id
     return belongs
 
 
-def _count(rows: Table, project_id: int) -> Select[int]:
-    return select(func.count()).select_from(rows).where(_of(rows, project_id))
+def _count(rows: sa.Table, project_id: int) -> sa.Select[int]:
+    return sa.select(sa.func.count()).select_from(rows).where(_of(rows, project_id))

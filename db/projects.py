@@ -1,4 +1,4 @@
-"""Projects, whose members alone see what belongs to them, and who is a member of which."""
+"""Projects: only members see what belongs to one."""
 
 from __future__ import annotations
 
@@ -6,23 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import (
-    Connection,
-    ForeignKey,
-    Index,
-    PrimaryKeyConstraint,
-    Table,
-    UniqueConstraint,
-    delete,
-    func,
-    insert,
-    select,
-)
+import sqlalchemy as sa
 
 from db.accounts import AccountRecord, accounts
 from db.scope import DEFAULT
 from db.tables import METADATA, Records, add_row, change_row, columns, fields_in, find, numbered_table, one_writer
-from db.types import AnyText, ConflictError, NotFoundError, utc_now
+from db.types import AnyText, ConflictError, NotFoundError, UtcDateTime, utc_now
 
 DEFAULT_NAME = "Default"
 _NAMES_LOCK = 0x70726F6A
@@ -37,42 +26,31 @@ class ProjectRecord:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRecord:
-    """That an account sees a project; what it may do there is what its role allows."""
-
-    project_id: int
-    account_id: int
-    added_at: datetime
-
-
 projects = numbered_table(
     "projects",
     "project",
     *columns(ProjectRecord),
-    UniqueConstraint("name"),
+    sa.UniqueConstraint("name"),
 )
 
-lowered_name = func.lower(projects.c.name, type_=AnyText())
+lowered_name = sa.func.lower(projects.c.name, type_=AnyText())
 
-members = Table(
+members = sa.Table(
     "project_members",
     METADATA,
-    *columns(
-        MemberRecord,
-        project_id=ForeignKey("projects.id", ondelete="CASCADE"),
-        account_id=ForeignKey("accounts.id", ondelete="CASCADE"),
-    ),
-    PrimaryKeyConstraint("project_id", "account_id"),
-    Index(None, "account_id"),
+    sa.Column("project_id", sa.Integer, sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("account_id", sa.Integer, sa.ForeignKey("accounts.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("added_at", UtcDateTime, nullable=False),
+    sa.Index(None, "account_id"),
 )
+"""Which accounts see a project; what they may do there is what their roles allow."""
 
 
 class ProjectsRepository(Records[ProjectRecord]):
     """Keeps projects and their members; :class:`db.project_contents.ProjectContents` deletes one with its contents."""
 
     _table, _kind = projects, ProjectRecord
-    _query = select(*fields_in(ProjectRecord, projects)).order_by(projects.c.id != DEFAULT, projects.c.name)
+    _query = sa.select(*fields_in(ProjectRecord, projects)).order_by(projects.c.id != DEFAULT, projects.c.name)
 
     def add(self, name: str) -> ProjectRecord:
         """Store a new project without members."""
@@ -89,10 +67,10 @@ class ProjectsRepository(Records[ProjectRecord]):
 
     def named(self, name: str) -> ProjectRecord:
         """Return the project of a name, in whatever case."""
-        found = self._listed(self._query.where(lowered_name == name.lower()))
-        if not found:
+        found = self._found(lowered_name == name.lower())
+        if found is None:
             raise NotFoundError(f"There is no project {name!r:.100}.")
-        return found[0]
+        return found
 
     def list(self) -> Sequence[ProjectRecord]:
         """Return all projects, the first one before the others by name."""
@@ -100,13 +78,13 @@ class ProjectsRepository(Records[ProjectRecord]):
 
     def of_account(self, account_id: int) -> Sequence[ProjectRecord]:
         """Return the projects that an account is a member of, in the same order."""
-        own = select(members.c.project_id).where(members.c.account_id == account_id)
+        own = sa.select(members.c.project_id).where(members.c.account_id == account_id)
         return self._listed(self._query.where(projects.c.id.in_(own)))
 
     def members(self, key: int) -> Sequence[AccountRecord]:
         """Return the members of a project by name, disabled ones too."""
         query = (
-            select(*fields_in(AccountRecord, accounts))
+            sa.select(*fields_in(AccountRecord, accounts))
             .join_from(accounts, members, members.c.account_id == accounts.c.id)
             .where(members.c.project_id == key)
             .order_by(accounts.c.name)
@@ -118,21 +96,20 @@ class ProjectsRepository(Records[ProjectRecord]):
         same = members.c.project_id == key, members.c.account_id == account_id
         with self._database.writing() as connection:
             find(connection, projects, key, lock=True)
-            if connection.execute(select(members.c.account_id).where(*same)).first() is not None:
+            if connection.execute(sa.select(members.c.account_id).where(*same)).first() is not None:
                 return False
             row = {"project_id": key, "account_id": account_id, "added_at": utc_now()}
-            connection.execute(insert(members).values(**row))
+            connection.execute(sa.insert(members).values(**row))
             return True
 
     def remove_member(self, key: int, account_id: int) -> bool:
         """Let an account see a project no longer, from its next request on; False where it did not."""
         same = members.c.project_id == key, members.c.account_id == account_id
-        with self._database.writing() as connection:
-            return bool(connection.execute(delete(members).where(*same)).rowcount)
+        return bool(self._run(sa.delete(members).where(*same)))
 
-    def _require_free(self, connection: Connection, name: str, key: int | None = None) -> None:
+    def _require_free(self, connection: sa.Connection, name: str, key: int | None = None) -> None:
         # Two writers must not both find a name free that differs in case alone.
         one_writer(connection, _NAMES_LOCK)
-        same = connection.execute(select(projects.c.id).where(lowered_name == name.lower())).first()
+        same = connection.execute(sa.select(projects.c.id).where(lowered_name == name.lower())).first()
         if same is not None and same.id != key:
             raise ConflictError(f"There is a project {name!r} already; choose another name.")

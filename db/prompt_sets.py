@@ -101,5 +101,4 @@ class PromptSetsRepository(Repository[PromptSetRecord]):
 
     def existing(self, prompt_set_ids: Collection[int]) -> set[int]:
         """Return which of some ids are ids of stored prompt sets."""
-        with self._database.reading() as connection:
-            return set(connection.scalars(select(prompt_sets.c.id).where(prompt_sets.c.id.in_(prompt_set_ids))))
+        return set(self._scalars(select(prompt_sets.c.id).where(prompt_sets.c.id.in_(prompt_set_ids))))

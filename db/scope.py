@@ -17,25 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Delete,
-    Engine,
-    Insert,
-    Integer,
-    Select,
-    Table,
-    Update,
-    and_,
-    bindparam,
-    event,
-    literal_column,
-    or_,
-    select,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.elements import BindParameter
 from sqlalchemy.sql.selectable import Alias, FromClause, Join
@@ -99,7 +81,7 @@ def counted_to(account_id: int | None) -> Iterator[None]:
         _account.reset(token)
 
 
-def owner_of(table: Table[Any]) -> Any:
+def owner_of(table: sa.Table[Any]) -> Any:
     """The column by which rows of a table belong to projects: their own, or a key of what they are part of; or None."""
     if table.name in SHARED:
         return None
@@ -111,7 +93,7 @@ def owner_of(table: Table[Any]) -> Any:
     raise StoreError(f"Nothing says to which project the rows of {table.name} belong.")
 
 
-def referred(column: ColumnElement[Any]) -> Column[Any]:
+def referred(column: sa.ColumnElement[Any]) -> sa.Column[Any]:
     """The column that a foreign key names."""
     return next(iter(column.foreign_keys)).column
 
@@ -132,34 +114,34 @@ def _seen() -> int:
     return scope
 
 
-def _visible(rows: FromClause, table: Table[Any], shared: bool) -> ColumnElement[bool] | None:
+def _visible(rows: FromClause, table: sa.Table[Any], shared: bool) -> sa.ColumnElement[bool] | None:
     """The condition under which rows of a table are seen; None for all of them."""
     owner = owner_of(table)
     if owner is None:
         return None
     column = rows.c[owner.name]
     if owner.name == PROJECT:
-        own = column == bindparam("project", callable_=_seen, type_=Integer, unique=True)
-        return or_(own, column.is_(None)) if shared and owner.nullable else own
+        own = column == sa.bindparam("project", callable_=_seen, type_=sa.Integer, unique=True)
+        return sa.or_(own, column.is_(None)) if shared and owner.nullable else own
     target = referred(owner)
     above = target.table.alias()
     condition = _visible(above, target.table, shared)
     assert condition is not None
-    query = select(literal_column("1")).select_from(above).where(above.c[target.name] == column, condition)
+    query = sa.select(sa.literal_column("1")).select_from(above).where(above.c[target.name] == column, condition)
     return query.correlate_except(above).execution_options(**WHOLE).exists()
 
 
-def _tables(part: FromClause) -> Iterator[tuple[FromClause, Table[Any]]]:
+def _tables(part: FromClause) -> Iterator[tuple[FromClause, sa.Table[Any]]]:
     """The tables whose rows a part of FROM begins with; what is joined to them has its condition in the join."""
     if isinstance(part, Join):
         yield from _tables(part.left)
-    elif isinstance(part, Table):
+    elif isinstance(part, sa.Table):
         yield part, part
-    elif isinstance(part, Alias) and isinstance(part.element, Table):
+    elif isinstance(part, Alias) and isinstance(part.element, sa.Table):
         yield part, part.element
 
 
-def _conditions(parts: Iterable[FromClause], shared: bool = True) -> list[ColumnElement[bool]]:
+def _conditions(parts: Iterable[FromClause], shared: bool = True) -> list[sa.ColumnElement[bool]]:
     """What narrows parts of FROM to the present project."""
     found = (_visible(rows, table, shared) for part in parts for rows, table in _tables(part))
     return [condition for condition in found if condition is not None]
@@ -170,7 +152,7 @@ def _narrows(compiler: Any, statement: Any) -> bool:
     return getattr(compiler.dialect, "narrows", False) and not statement.get_execution_options().get("coft_whole")
 
 
-@compiles(Select)
+@compiles(sa.Select)
 def _select(statement: Any, compiler: Any, **options: Any) -> str:
     if _narrows(compiler, statement):
         statement = statement.where(*_conditions(statement.get_final_froms()))
@@ -182,40 +164,35 @@ def _join(join: Any, compiler: Any, **options: Any) -> str:
     if getattr(compiler.dialect, "narrows", False) and (conditions := _conditions([join.right])):
         if join.full:
             raise StoreError("A full join cannot be told apart by projects.")
-        join = Join(join.left, join.right, and_(join.onclause, *conditions), isouter=join.isouter)
+        join = Join(join.left, join.right, sa.and_(join.onclause, *conditions), isouter=join.isouter)
     return str(compiler.visit_join(join, **options))
 
 
-@compiles(Update)
-def _update(statement: Any, compiler: Any, **options: Any) -> str:
+@compiles(sa.Update)
+@compiles(sa.Delete)
+def _change(statement: Any, compiler: Any, **options: Any) -> str:
     if _narrows(compiler, statement):
         statement = statement.where(*_conditions([statement.table], shared=False))
-    return str(compiler.visit_update(statement, **options))
+    visit = compiler.visit_update if isinstance(statement, sa.Update) else compiler.visit_delete
+    return str(visit(statement, **options))
 
 
-@compiles(Delete)
-def _delete(statement: Any, compiler: Any, **options: Any) -> str:
-    if _narrows(compiler, statement):
-        statement = statement.where(*_conditions([statement.table], shared=False))
-    return str(compiler.visit_delete(statement, **options))
-
-
-def narrowed_engine(engine: Engine) -> Engine:
+def narrowed_engine(engine: sa.Engine) -> sa.Engine:
     """An engine that keeps projects apart, over the connections of another one."""
     dialect: Any = copy.copy(engine.dialect)
     dialect.narrows = True
-    narrowed = Engine(engine.pool, dialect, engine.url)
-    event.listen(narrowed, "before_execute", _require_seen_references)
+    narrowed = sa.Engine(engine.pool, dialect, engine.url)
+    sa.event.listen(narrowed, "before_execute", _require_seen_references)
     return narrowed
 
 
 def _require_seen_references(
-    connection: Connection, statement: Any, many: Sequence[Mapping[str, Any]], one: Mapping[str, Any], _options: Any
+    connection: sa.Connection, statement: Any, many: Sequence[Mapping[str, Any]], one: Mapping[str, Any], _options: Any
 ) -> None:
     """Before a statement is executed: refuse to write a row that names one which is not seen."""
-    if not isinstance(statement, (Insert, Update)) or not isinstance(statement.table, Table):
+    if not isinstance(statement, (sa.Insert, sa.Update)) or not isinstance(statement.table, sa.Table):
         return
-    if isinstance(statement, Insert) and PROJECT in statement.table.c and statement.table.name not in SHARED:
+    if isinstance(statement, sa.Insert) and PROJECT in statement.table.c and statement.table.name not in SHARED:
         _require_project(connection)
     given = [*many, *([one] if one else []), _constants(statement)]
     for column in statement.table.c:
@@ -226,16 +203,16 @@ def _require_seen_references(
             _require(connection, referred(column), wanted)
 
 
-def _require_project(connection: Connection) -> None:
-    """Refuse to add what would belong to nobody; whoever deletes the project waits until this transaction has ended."""
+def _require_project(connection: sa.Connection) -> None:
+    """Refuse to add what would belong to nobody; a deletion of the project waits until this transaction has ended."""
     _seen()
     held = " FOR KEY SHARE" if connection.dialect.name == "postgresql" else ""
     project = written_project()
-    if connection.execute(text(f"SELECT 1 FROM projects WHERE id = :id{held}"), {"id": project}).first() is None:
+    if connection.execute(sa.text(f"SELECT 1 FROM projects WHERE id = :id{held}"), {"id": project}).first() is None:
         raise NotFoundError("This project has been deleted, so that nothing can be kept in it; choose another one.")
 
 
-def _constants(statement: Insert | Update) -> dict[str, Any]:
+def _constants(statement: sa.Insert | sa.Update) -> dict[str, Any]:
     """What a statement itself, and not what it is executed with, writes into columns that name other rows."""
     written: Mapping[Any, Any] = getattr(statement, "_values", None) or {}
     found = {}
@@ -247,8 +224,8 @@ def _constants(statement: Insert | Update) -> dict[str, Any]:
     return found
 
 
-def _require(connection: Connection, target: Column[Any], wanted: set[Any]) -> None:
-    found = set(connection.scalars(select(target).where(target.in_(wanted))))
+def _require(connection: sa.Connection, target: sa.Column[Any], wanted: set[Any]) -> None:
+    found = set(connection.scalars(sa.select(target).where(target.in_(wanted))))
     if lacking := sorted(wanted - found, key=str):
         called = target.table.info.get("called", target.table.name)
         raise NotFoundError(f"There is no {called} with the id {lacking[0]}; it may have been deleted.")

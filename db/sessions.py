@@ -79,8 +79,7 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
 
     def count(self, search: str | None = None) -> int:
         """Return how many sessions :meth:`list` would give without a limit."""
-        with self._database.reading() as connection:
-            return connection.execute(select(func.count()).select_from(sessions).where(*_found(search))).scalar_one()
+        return self._scalar(int, select(func.count()).select_from(sessions).where(*_found(search))) or 0
 
     def rename(self, session_id: int, name: str) -> SessionRecord:
         """Change a session's name."""
@@ -169,5 +168,5 @@ class SessionsRepository(Repository[SessionRecord], BranchChains):
 
 
 def _found(search: str | None) -> list[ColumnElement[bool]]:
-    """The condition on sessions that a text stands in; none without a text."""
+    """The condition on sessions that have a text; none without a text."""
     return [names_it(search.strip())] if search and search.strip() else []

@@ -50,13 +50,11 @@ class SwapsRepository(Repository[SwapRecord]):
 
     def write(self, key: str, data: bytes) -> None:
         """Store more of what was found, unless the comparison is gone."""
-        with self._database.writing() as connection:
-            connection.execute(update(swaps).where(swaps.c.key == key).values(data=data))
+        self._run(update(swaps).where(swaps.c.key == key).values(data=data))
 
     def named(self, key: str) -> SwapRecord:
         """The comparison of a key."""
-        with self._database.reading() as connection:
-            found = self._records(connection, self._query.where(swaps.c.key == key))
-        if not found:
+        found = self._found(swaps.c.key == key)
+        if found is None:
             raise NotFoundError(f"There is no swap {key[:12]}; it may have been deleted.")
-        return found[0]
+        return found

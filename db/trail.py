@@ -75,5 +75,4 @@ class TrailRepository(Store):
             query = query.where(trail.c.actor == actor)
         if newest is not None:
             query = query.limit(newest)
-        with self._database.reading() as connection:
-            return [TrailRecord(**row._asdict()) for row in connection.execute(query)][::-1]
+        return self._read(TrailRecord, query)[::-1]

@@ -66,8 +66,7 @@ class UserListsRepository(Repository[UserListRecord]):
 
     def find(self, name: str) -> UserListRecord | None:
         """Return the word list of a name, if there is one."""
-        with self._database.reading() as connection:
-            return next(iter(self._records(connection, self._query.where(user_lists.c.name == name))), None)
+        return self._found(user_lists.c.name == name)
 
     def list(self) -> list[UserListRecord]:
         """Return all word lists in the order of their names."""

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, select
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, select
 
 from db.audits import branches, imported_sessions, own_branch, require_own, sessions
 from db.tables import Store, add_row, change_row, columns, field_values, fields_in, find, numbered_table, project_column
@@ -271,30 +271,14 @@ class AnnotationsRepository(Store):
     def histories(self) -> Mapping[int, Sequence[AnnotationRecord]]:
         """Return all logs by session, oldest entry first; sessions without an entry are left out."""
         query = entries.order_by(log_entries.c.session_id, log_entries.c.entry)
-        with self._database.reading() as connection:
-            found = [AnnotationRecord(**row._asdict()) for row in connection.execute(query)]
+        found = self._read(AnnotationRecord, query)
         return {session: list(log) for session, log in groupby(found, key=attrgetter("session_id"))}
 
     def tombstones(self) -> Sequence[Tombstone]:
         """Return what deleted sessions left of their logs, in the order of deletion."""
-        with self._database.reading() as connection:
-            found = connection.execute(select(*fields_in(Tombstone, tombstones)).order_by(tombstones.c.id))
-            return [Tombstone(**row._asdict()) for row in found]
-
-    def sessions_of(self, reviewers: Sequence[str]) -> Sequence[int]:
-        """Return the ids of sessions in whose logs all of some reviewers have written, oldest first."""
-        query = (
-            select(log_entries.c.session_id)
-            .where(log_entries.c.reviewer.in_(reviewers))
-            .group_by(log_entries.c.session_id)
-            .having(func.count(log_entries.c.reviewer.distinct()) == len(set(reviewers)))
-            .order_by(log_entries.c.session_id)
-        )
-        with self._database.reading() as connection:
-            return list(connection.scalars(query))
+        return self._read(Tombstone, select(*fields_in(Tombstone, tombstones)).order_by(tombstones.c.id))
 
     def reviewers(self) -> Sequence[str]:
         """Return everybody who has written into a log, sorted."""
         query = select(log_entries.c.reviewer).distinct().order_by(log_entries.c.reviewer)
-        with self._database.reading() as connection:
-            return list(connection.scalars(query))
+        return self._scalars(query)

@@ -62,11 +62,6 @@ class DiskService:
         self._settings = services.settings
         self._measured: tuple[float, Mapping[int | None, Mapping[str, int]]] = (0.0, {})
 
-    @classmethod
-    def wired(cls, services: Services) -> DiskService:
-        """Built from the program's services."""
-        return cls(services)
-
     def use(self) -> DiskUse:
         """Who takes how much, measured once a minute."""
         until, found = self._measured

@@ -84,7 +84,7 @@ def _guarded(call: Callable[..., Any], name: str, need: Need, accounts: AccountS
             yield visitor
             outcome = "done"
         except GeneratorExit:
-            # A reader who leaves a stream has got what she asked for.
+            # Leaving a stream early is not a failure.
             outcome = "done"
             raise
         finally:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from app.accounts.service import digest_of
 from app.shared.web import ASSETS
@@ -17,7 +17,7 @@ from app.shared.web import ASSETS
 COOKIE = "coft-sign-in"
 """Holds what signs a browser in; no script can read it."""
 PREFIX = "__Host-"
-"""Begins the names of cookies over TLS: browsers take those from this very host alone, and send them nowhere else."""
+"""Begins the names of cookies over TLS: browsers take those only from this very host, and send them nowhere else."""
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 )
@@ -80,17 +80,6 @@ def form_token(secret: str) -> str:
 def is_same(given: object, kept: str) -> bool:
     """Whether a form repeats what it has to."""
     return bool(kept) and isinstance(given, str) and secrets.compare_digest(given.encode(), kept.encode())
-
-
-async def own_form(request: Request) -> FormData | None:
-    """What a form of a signed-in browser says; None where a page of this server has not sent it."""
-    form = await read_form(request)
-    return form if is_same(form.get("form"), form_token(cookie_of(request, COOKIE))) else None
-
-
-def foreign_form() -> Response:
-    """The answer to a form that another website has sent."""
-    return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
 
 
 async def read_form(request: Request) -> FormData:

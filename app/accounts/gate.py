@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.accounts.events import PageEvent, guard, need_of, page_events
 from app.accounts.forms import COOKIE, address_of, cookie_of
 from app.accounts.holdings import LOOPBACK_HEADER, Holdings, name_upload
-from app.accounts.own_account import OwnAccountPages
 from app.accounts.permissions import MAY, PAGES, RouteTable
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import HEADER, ProjectService
@@ -29,7 +28,6 @@ from app.accounts.service import AccountService
 from app.accounts.sign_in import OWN_ACCOUNT, SignInPages
 from app.shared.needs import NOBODY, READ, Need
 from app.shared.visitors import SCOPE_KEY, Visitor, answering, visitor_asking
-from app.shared.wiring import Services
 from db.accounts import ROLES, AccountRecord
 from db.types import NotFoundError
 
@@ -64,16 +62,10 @@ class AccountGate:
         self._holdings: Holdings
         self._app: ASGIApp
 
-    @classmethod
-    def wired(cls, services: Services) -> AccountGate:
-        """Built from the program's services."""
-        return cls(services[AccountService], services[ProjectService], services[SignInPages])
-
     @property
     def routes(self) -> list[BaseRoute]:
         """Where browsers sign in and out, and ask what an account may do."""
-        own = OwnAccountPages(self._accounts, self._pages)
-        return [*self._pages.routes, *own.routes, Route("/account/limits", self.limits, methods=["GET"])]
+        return [*self._pages.routes, Route("/account/limits", self.limits)]
 
     def guard(self, blocks: gr.Blocks) -> None:
         """Check roles before all events and operations, once all pages are built, and note whose their files are."""
@@ -83,7 +75,7 @@ class AccountGate:
         guard(blocks, self._accounts)
 
     def around(self, app: ASGIApp) -> AccountGate:
-        """Stand around the web application that has begun."""
+        """Wrap the web application."""
         self._app = app
         return self
 
@@ -227,7 +219,7 @@ class AccountGate:
         return secrets.compare_digest(request.headers.get(LOOPBACK_HEADER, "").encode(), self._loopback.encode())
 
     def _nobody(self, request: Request, path: str) -> Response:
-        """401: the page to sign in on for who opens a page, and a sentence for everybody else."""
+        """401: the sign-in page where a browser opens a page, and else a sentence."""
         page = path.strip("/")
         is_opened = request.method in SAFE and "text/html" in request.headers.get("accept", "")
         if page == OWN_ACCOUNT and is_opened:
@@ -299,7 +291,7 @@ def _from_own_page(request: Request) -> bool:
 
 
 def _refusal(path: str, status: int, sentence: str) -> Response:
-    """A refusal as whoever asks there reads it."""
+    """A refusal in the form that is read at the path."""
     headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"} if status == 401 else {}
     if path.startswith("/v1/"):
         kind = "authentication_error" if status == 401 else "permission_error"

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,14 +42,15 @@ def _password() -> str:
     return password
 
 
-def _moments(record: Any, *names: str) -> Json:
-    moments = {name: getattr(record, name) for name in names}
-    return {name: None if moment is None else moment.isoformat() for name, moment in moments.items()}
+def _told(record: Any, **names: str) -> Json:
+    """Attributes of a record by the names that JSON has for them."""
+    values = {name: getattr(record, attribute) for name, attribute in names.items()}
+    return {name: it.isoformat() if isinstance(it, datetime) else it for name, it in values.items()}
 
 
 def _account_json(account: AccountRecord) -> Json:
-    told = {"name": account.name, "role": account.role, "provider": account.issuer}
-    return {**told, **_moments(account, "created_at", "disabled_at", "signed_in_at")}
+    moments = {name: name for name in ("created_at", "disabled_at", "signed_in_at")}
+    return _told(account, name="name", role="role", provider="issuer", **moments)
 
 
 def _print_account(account: AccountRecord) -> None:
@@ -222,8 +224,8 @@ def enable_account(wired: Services, name: str) -> AccountRecord:
 
 
 def _token_json(token: TokenRecord) -> Json:
-    moments = _moments(token, "created_at", "expires_at", "used_at", "revoked_at")
-    return {"number": token.id, "label": token.label, **moments}
+    moments = {name: name for name in ("created_at", "expires_at", "used_at", "revoked_at")}
+    return _told(token, number="id", label="label", **moments)
 
 
 def _print_token(made: NewToken) -> None:
@@ -296,17 +298,8 @@ def browser_words(said: str | None) -> str:
 
 
 def _sign_ins_json(found: Sequence[SignInRecord]) -> list[Json]:
-    return [
-        {
-            "number": one.id,
-            "begun_at": one.created_at.isoformat(),
-            "used_at": one.last_used_at.isoformat(),
-            "ends_at": one.expires_at.isoformat(),
-            "address": one.address,
-            "browser": one.browser,
-        }
-        for one in found
-    ]
+    moments = {"begun_at": "created_at", "used_at": "last_used_at", "ends_at": "expires_at"}
+    return [_told(one, number="id", address="address", browser="browser", **moments) for one in found]
 
 
 def _print_sign_ins(found: Sequence[SignInRecord]) -> None:
@@ -351,11 +344,8 @@ def end_sign_ins(wired: Services, name: str = "", number: int | None = None) -> 
 
 
 def _project_json(view: ProjectView) -> Json:
-    return {
-        "name": view.record.name,
-        "created_at": view.record.created_at.isoformat(),
-        "members": [account.name for account in view.members],
-    }
+    members = [account.name for account in view.members]
+    return {**_told(view.record, name="name", created_at="created_at"), "members": members}
 
 
 def _print_project(view: ProjectView) -> None:
@@ -428,7 +418,7 @@ def _print_left(found: Sequence[Tombstone]) -> None:
 
 @command(
     "projects deleted",
-    json=lambda found: [{**asdict(item), **_moments(item, "deleted_at")} for item in found],
+    json=lambda found: [{**asdict(item), "deleted_at": item.deleted_at.isoformat()} for item in found],
     text=_print_left,
 )
 def deleted_projects(wired: Services) -> Sequence[Tombstone]:

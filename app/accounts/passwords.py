@@ -24,15 +24,15 @@ COMMON, DIGEST_BYTES = assets_path("passwords", "common_long.sha256"), 8
 
 PROGRAM_WORDS = ("coft",)
 SHORTEST_WORD = 4
-"""Letters of a part of a name that no password may have; shorter ones stand in many words."""
+"""Letters of a part of a name that no password may have; shorter ones are in many words."""
 
 _READABLE = "abcdefghjkmnpqrstuvwxyz23456789"
-"""Letters and digits that nobody mistakes for others when she copies them by hand."""
+"""Letters and digits that are not mistaken for others when they are copied by hand."""
 _GROUPS = 7
 
 
 ONE_TIME = timedelta(days=3)
-"""How long a password holds that somebody else was given for one sign-in."""
+"""How long a password for one sign-in is valid."""
 
 
 @dataclass(frozen=True, slots=True)

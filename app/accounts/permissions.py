@@ -101,6 +101,7 @@ PAGES: Mapping[str, PageNeeds] = {
     "sessions": PageNeeds(READ, LEAD),
     "review": PageNeeds(READ, WORK),
     "lists": PageNeeds(READ, LEAD),
+    "models": PageNeeds(READ, WORK),
     # What is done there the trail takes down with the names that it is about.
     "accounts": PageNeeds(Need("admin", trailed=False), Need("admin", trailed=False)),
 }

@@ -24,7 +24,7 @@ from db.verdicts import Tombstone
 HEADER = "x-coft-project"
 """Where a program names the project that it asks about."""
 COOKIE = "coft-project"
-"""Holds the number of the project that a browser shows; what its account is no member of counts as none."""
+"""Holds the number of the project that a browser shows; one that its account is not a member of counts as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,6 @@ class ProjectService:
     def __init__(self, services: Services) -> None:
         self._projects, self._contents = services[ProjectsRepository], services[ProjectContents]
         self._accounts, self._services = services[AccountService], services
-
-    @classmethod
-    def wired(cls, services: Services) -> ProjectService:
-        """Built from the program's services."""
-        return cls(services)
 
     def list(self) -> Sequence[ProjectView]:
         """All projects with their members."""

@@ -74,11 +74,6 @@ class AccountService:
         self._nobody = ""
         self.attempts = Attempts(self._sign_ins, self._trail)
 
-    @classmethod
-    def wired(cls, services: Services) -> AccountService:
-        """Built from the program's services."""
-        return cls(services)
-
     def add(self, name: str, role: str, password: str, project: str = DEFAULT_NAME) -> AccountRecord:
         """Create a local account."""
         cleaned = account_name(name)
@@ -363,7 +358,7 @@ def require_accounts(settings: Settings, accounts: AccountsRepository) -> None:
     """Refuse to serve with accounts while nobody could sign in as admin."""
     if settings.accounts == "on" and not accounts.has_admin():
         raise ServiceError(
-            "Accounts are on and there is no admin yet, so nobody could let anybody in. Add one, which asks for a "
+            "Accounts are on and there is no admin yet, so nobody could add accounts. Add one, which asks for a "
             "password, and start again: python -m app accounts add NAME --role admin"
         )
 
@@ -386,7 +381,7 @@ def account_name(name: str) -> str:
     cleaned = " ".join(name.split())
     if not _NAME.fullmatch(cleaned) or len(cleaned) > LONGEST_NAME:
         raise ServiceError(
-            f"An account cannot be called {name!r:.60}: a name has letters, digits, spaces and . _ @ ' + - alone, "
+            f"An account cannot be called {name!r:.60}: a name has only letters, digits, spaces and . _ @ ' + -, "
             f"and at most {LONGEST_NAME} of them."
         )
     return cleaned

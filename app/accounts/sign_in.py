@@ -1,13 +1,16 @@
-"""Signing in and out in a browser: a page that runs no script, its forms, and the cookies that they set."""
+"""Signing in and out in a browser, and one's own account: pages that run no script, their forms and their cookies."""
 
 from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -20,30 +23,30 @@ from app.accounts.forms import (
     browser_of,
     cookie_of,
     drop_cookie,
-    foreign_form,
     form_token,
     is_same,
     keep_cookie,
-    own_form,
     read_form,
     style,
 )
+from app.accounts.operations import browser_words
 from app.accounts.permissions import PAGES
 from app.accounts.projects import COOKIE as PROJECT_COOKIE
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Begun, Provider
 from app.accounts.service import AccountService
 from app.settings import Settings
+from app.shared.errors import ServiceError
 from app.shared.markup import from_file
 from app.shared.visitors import visitor_asking
 from app.shared.wiring import Services
 from db.accounts import AccountRecord
+from db.types import NotFoundError, utc_now
 
 NAME_COOKIE = "coft-account"
 """Holds the account's name for the pages' scripts; the server never reads it."""
 FORM_COOKIE = "coft-form"
 """Holds what the form has to repeat, so that no other website can sign a browser in as somebody else."""
-
 PROVIDER_COOKIE = "coft-provider"
 """Holds the first half of a sign-in by the provider."""
 RETURNING = "/sign-in/provider"
@@ -51,8 +54,32 @@ OWN_ACCOUNT = "account/sign-ins"
 """The page of one's own account."""
 ELSEWHERE = ("cross-site", "same-site")
 """What browsers say of requests that another website has begun."""
-
+RECENT = timedelta(minutes=15)
+"""How long ago somebody whom a provider signs in may have signed in, where others give their password again."""
+DONE = {
+    "password": "Your password is changed, and every other browser is signed out.",
+    "one": "That browser is signed out.",
+    "others": "Every other browser is signed out.",
+}
 _PRINTABLE = re.compile(r"[!-~]{0,2000}")
+
+Answer = Callable[[Request, FormData], Response]
+
+
+def _posted(answer: Answer, own: bool = True, signed_out: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    """Gives a form to what answers it: ``own`` is one that a page of this server sends for a signed-in browser.
+
+    ``signed_out`` lets browsers through that are not signed in.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        form = await read_form(request)
+        secret = cookie_of(request, COOKIE)
+        if own and not (signed_out and not secret) and not is_same(form.get("form"), form_token(secret)):
+            return PlainTextResponse("This form was not sent by a page of this server; load the page again.", 403)
+        return await run_in_threadpool(answer, request, form)
+
+    return endpoint
 
 
 def _next(asked: object) -> str:
@@ -64,7 +91,7 @@ def _next(asked: object) -> str:
 
 @dataclass(frozen=True)
 class SignInPages:
-    """Answers what browsers ask to sign in and out."""
+    """Answers what browsers ask to sign in and out, and what owners of accounts ask about their own."""
 
     accounts: AccountService
     projects: ProjectService
@@ -81,22 +108,22 @@ class SignInPages:
     @property
     def routes(self) -> list[BaseRoute]:
         """Where browsers ask."""
-        elsewhere = [
-            Route("/sign-in/begin", self.sent, methods=["GET"]),
-            Route(RETURNING, self.returned, methods=["GET"]),
-        ]
+        elsewhere = [Route("/sign-in/begin", self.sent), Route(RETURNING, self.returned)]
         return [
             *(elsewhere if self.provider is not None else []),
-            Route("/sign-in", self.shown, methods=["GET"]),
-            Route("/sign-in", self.asked, methods=["POST"]),
-            Route("/sign-in/style.css", self.style, methods=["GET"]),
-            Route("/sign-out", self.left, methods=["POST"]),
-            Route("/account", self.account, methods=["GET"]),
-            Route("/account/project", self.chosen, methods=["POST"]),
+            Route("/sign-in", self.shown),
+            Route("/sign-in", _posted(self.asked, own=False), methods=["POST"]),
+            Route("/sign-in/style.css", self.style),
+            Route("/sign-out", _posted(self.left, signed_out=True), methods=["POST"]),
+            Route("/account", self.account),
+            Route("/account/project", _posted(self.chosen), methods=["POST"]),
+            Route(f"/{OWN_ACCOUNT}", self.own_account),
+            Route(f"/{OWN_ACCOUNT}/end", _posted(self.ended), methods=["POST"]),
+            Route("/account/password", _posted(self.changed), methods=["POST"]),
         ]
 
     def style(self, request: Request) -> Response:
-        """The page's style sheet."""
+        """The pages' style sheet."""
         del request
         return Response(style(), media_type="text/css", headers={"Cache-Control": "no-cache"})
 
@@ -106,17 +133,9 @@ class SignInPages:
     ) -> Response:  # fmt: skip
         """The page to sign in on."""
         form = cookie_of(request, FORM_COOKIE) or secrets.token_urlsafe(32)
-        text = from_file(
-            "accounts/sign_in.html",
-            message=message,
-            name=name,
-            form=form,
-            next=following,
-            choose=choose,
-            provider=self.provider.label if self.provider and not choose else "",
-        )
-        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
-        answer = Response(str(text), status, headers, "text/html")
+        provider = self.provider.label if self.provider and not choose else ""
+        told = {"message": message, "name": name, "form": form, "next": following, "choose": choose}
+        answer = _shown("sign_in", status, **told, provider=provider)
         keep_cookie(answer, request, FORM_COOKIE, form, same_site="strict")
         return answer
 
@@ -124,30 +143,27 @@ class SignInPages:
         """Show the page."""
         return self.page(request, following=_next(request.query_params.get("next")))
 
-    async def asked(self, request: Request) -> Response:
+    def asked(self, request: Request, form: FormData) -> Response:
         """Sign in by name and password."""
-        form = await read_form(request)
         following, name = _next(form.get("next")), str(form.get("name", ""))
         if not is_same(form.get("form"), cookie_of(request, FORM_COOKIE)):
             return self.page(request, 403, "The page was open for too long. Try again.", name, following)
+        password, chosen = str(form.get("password", "")), str(form.get("chosen", ""))
         try:
-            account, secret = await run_in_threadpool(
-                self.accounts.sign_in, name, str(form.get("password", "")), address_of(request),
-                str(form.get("chosen", "")), browser_of(request),
-            )  # fmt: skip
+            signed_in = self.accounts.sign_in(name, password, address_of(request), chosen, browser_of(request))
         except SignInError as refusal:
             status = 429 if refusal.throttled else 401
             return self.page(request, status, str(refusal), name[:100], following, refusal.choose)
-        return await run_in_threadpool(self.signed_in, request, account, secret, following)
+        return self.signed_in(request, *signed_in, following)
 
-    async def sent(self, request: Request) -> Response:
+    def sent(self, request: Request) -> Response:
         """Send a browser to the provider."""
         if self.provider is None or request.headers.get("sec-fetch-site") in ELSEWHERE:
             # A provider that knows the browser answers without asking: a link elsewhere must not begin that.
             return self.shown(request)
         begun = Begun.new(_next(request.query_params.get("next")))
         try:
-            address = await run_in_threadpool(self.provider.address, begun, _of_this_server(request, RETURNING))
+            address = self.provider.address(begun, _of_this_server(request, RETURNING))
         except SignInError as refusal:
             return self.page(request, 502, str(refusal), following=begun.following)
         answer = RedirectResponse(address, 303)
@@ -155,45 +171,42 @@ class SignInPages:
         keep_cookie(answer, request, PROVIDER_COOKIE, begun.text, 600)
         return answer
 
-    async def returned(self, request: Request) -> Response:
+    def returned(self, request: Request) -> Response:
         """Sign a browser in that comes back from the provider."""
         begun = Begun.read(cookie_of(request, PROVIDER_COOKIE))
         if self.provider is None or begun is None:
             return self.page(request, 401, "This sign-in was not begun in this browser, or is over. Try again.")
         try:
-            given = dict(request.query_params)
-            person = await run_in_threadpool(self.provider.person, begun, given, _of_this_server(request, RETURNING))
-            account, secret = await run_in_threadpool(
-                self.accounts.admit, person, address_of(request), self.settings.oidc_project, browser_of(request)
-            )
+            given, here = dict(request.query_params), _of_this_server(request, RETURNING)
+            signed_in = self.accounts.admit(
+                self.provider.person(begun, given, here), address_of(request), self.settings.oidc_project,
+                browser_of(request),
+            )  # fmt: skip
         except SignInError as refusal:
             answer = self.page(request, 401, str(refusal), following=begun.following)
         else:
-            answer = await run_in_threadpool(self.signed_in, request, account, secret, _next(begun.following))
+            answer = self.signed_in(request, *signed_in, _next(begun.following))
         drop_cookie(answer, request, PROVIDER_COOKIE)
         return answer
 
     def signed_in(self, request: HTTPConnection, account: AccountRecord, secret: str, following: str) -> Response:
         """Let a browser keep its new sign-in in the place of the one before, and send it where it wanted to go."""
         self.accounts.sign_out(cookie_of(request, COOKIE), address_of(request))
-        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{following}", 303)
+        answer = _to(request, following)
         seconds = self.settings.sign_in_hours * 3600
         keep_cookie(answer, request, COOKIE, secret, seconds)
         keep_cookie(answer, request, NAME_COOKIE, quote(account.name), seconds, for_scripts=True)
         drop_cookie(answer, request, FORM_COOKIE)
         return answer
 
-    async def left(self, request: Request) -> Response:
+    def left(self, request: Request, form: FormData) -> Response:
         """Sign out."""
-        secret = cookie_of(request, COOKIE)
-        if secret and await own_form(request) is None:
-            return foreign_form()
-        id_token = await run_in_threadpool(self.accounts.sign_out, secret, address_of(request))
+        del form
+        id_token = self.accounts.sign_out(cookie_of(request, COOKIE), address_of(request))
         elsewhere = None
         if id_token and self.provider is not None:
-            returning = _of_this_server(request, "/sign-in")
-            elsewhere = await run_in_threadpool(self.provider.end_address, id_token, returning)
-        answer = RedirectResponse(elsewhere or f"{request.scope.get('root_path', '')}/sign-in", 303)
+            elsewhere = self.provider.end_address(id_token, _of_this_server(request, "/sign-in"))
+        answer = RedirectResponse(elsewhere, 303) if elsewhere else _to(request, "sign-in")
         # Drafts and choices that pages keep in the browser go with who leaves it.
         answer.headers["Clear-Site-Data"] = '"storage"'
         for name in (COOKIE, NAME_COOKIE, PROJECT_COOKIE):
@@ -214,16 +227,81 @@ class SignInPages:
         }
         return JSONResponse(told, headers={"Cache-Control": "no-store"})
 
-    async def chosen(self, request: Request) -> Response:
+    def chosen(self, request: Request, form: FormData) -> Response:
         """Show another project from now on, on the page that the browser was on."""
-        if (form := await own_form(request)) is None:
-            return foreign_form()
-        answer = RedirectResponse(f"{request.scope.get('root_path', '')}/{_next(form.get('next'))}", 303)
-        # What is no project of hers counts as none when it comes back.
+        answer = _to(request, _next(form.get("next")))
+        # The number of a project that the account is not a member of counts as none when it comes back.
         number = str(form.get("project", ""))[:20]
-        seconds = self.settings.sign_in_hours * 3600
-        keep_cookie(answer, request, PROJECT_COOKIE, quote(number), seconds)
+        keep_cookie(answer, request, PROJECT_COOKIE, quote(number), self.settings.sign_in_hours * 3600)
         return answer
+
+    def own_account(self, request: Request, status: int = 200, message: str = "") -> Response:
+        """The page of the account that asks: where it is signed in, and its password."""
+        account, secret = _account(request), cookie_of(request, COOKIE)
+        present = self.accounts.held(secret)
+        return _shown(
+            "own_account",
+            status,
+            account=account,
+            sign_ins=self.accounts.sign_ins(account),
+            present=None if present is None else present.id,
+            form=form_token(secret),
+            browser=browser_words,
+            message=message,
+            done=DONE.get(request.query_params.get("done", ""), ""),
+            minutes=int(RECENT.total_seconds() // 60),
+        )
+
+    def ended(self, request: Request, form: FormData) -> Response:
+        """End one sign-in, or all others."""
+        account, secret, asked = _account(request), cookie_of(request, COOKIE), str(form.get("number", ""))
+        number = int(asked) if asked.isdecimal() and len(asked) < 10 else None
+        try:
+            self._confirm(request, account, form)
+            self.accounts.end_sign_ins(account, number, secret, address_of(request))
+        except (ServiceError, NotFoundError) as refusal:
+            return self._refused(request, refusal)
+        return _to(request, f"{OWN_ACCOUNT}?done={'others' if number is None else 'one'}")
+
+    def changed(self, request: Request, form: FormData) -> Response:
+        """Change the password."""
+        account, chosen = _account(request), str(form.get("chosen", ""))
+        try:
+            self._confirm(request, account, form)
+            secret = self.accounts.change_own_password(account, chosen, address_of(request), browser_of(request))
+        except ServiceError as refusal:
+            return self._refused(request, refusal)
+        return self.signed_in(request, account, secret, f"{OWN_ACCOUNT}?done=password")
+
+    def _confirm(self, request: Request, account: AccountRecord, form: FormData) -> None:
+        """Require the password again, or a recent sign-in by the provider."""
+        if account.issuer is None:
+            self.accounts.confirm(account, str(form.get("password", "")), address_of(request))
+            return
+        held = self.accounts.held(cookie_of(request, COOKIE))
+        if held is None or utc_now() - held.created_at > RECENT:
+            raise SignInError("You signed in too long ago for this. Sign out, sign in again, and come back here.")
+
+    def _refused(self, request: Request, refusal: Exception) -> Response:
+        if isinstance(refusal, SignInError):
+            return self.own_account(request, 429 if refusal.throttled else 403, str(refusal))
+        return self.own_account(request, 404 if isinstance(refusal, NotFoundError) else 422, str(refusal))
+
+
+def _shown(name: str, status: int, /, **values: object) -> Response:
+    """A page that runs no script."""
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+    return Response(str(from_file(f"accounts/{name}.html", **values)), status, headers, "text/html")
+
+
+def _to(request: HTTPConnection, page: str) -> Response:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/{page}", 303)
+
+
+def _account(request: Request) -> AccountRecord:
+    account = visitor_asking(request).account
+    assert account is not None
+    return account
 
 
 def _of_this_server(request: Request, path: str) -> str:

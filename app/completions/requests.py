@@ -64,7 +64,7 @@ class Asked(BaseModel):
     @classmethod
     def _without_effect(cls, value: Any) -> Any:
         if value:
-            raise ValueError("a policy decides alone what is drawn, so this cannot be set; leave it out")
+            raise ValueError("only the policy decides what is drawn, so this cannot be set; leave it out")
         return value
 
     @property

@@ -119,7 +119,7 @@ async def _read(request: Request, kind: type[Body]) -> Body:
         # A field that may be of several kinds is named by its first part.
         field = str(first["loc"][0]) if first["loc"] else None
         reason = first["msg"].removeprefix("Value error, ")
-        sentence = f"The request is no JSON object ({reason})." if field is None else f"{field}: {reason}."
+        sentence = f"The request is not a JSON object ({reason})." if field is None else f"{field}: {reason}."
         raise RefusedRequestError(sentence, param=field) from error
 
 

@@ -22,10 +22,9 @@ from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan, plan
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
-from coft_core.text.detection import SpanDetector
 from coft_core.text.given import Conversation, TemplateSettingError, conversation, prompt_of_ids, prompt_of_text
 from coft_core.text.rendering import Rendering, thinking_switch
-from coft_core.text.thinking import ChainThinking, Part, ThinkingMarks, named_marks, thinking_marks, thinking_of
+from coft_core.text.thinking import ChainThinking, Part, named_marks, thinking_marks, thinking_of
 from coft_core.types import Step
 
 SEEDS = 2**31
@@ -76,31 +75,14 @@ class Ended:
 class CompletionService:
     """Answers requests in the shape of OpenAI's interface by one policy on one model."""
 
-    def __init__(
-        self,
-        host: ModelHost,
-        pool: RolloutPool,
-        detector: SpanDetector,
-        model: str,
-        policy: Policy,
-        marks: tuple[ThinkingMarks, ...] = (),
-    ) -> None:
-        """Nothing is loaded yet; ``marks`` of thinking are looked for before the known ones."""
-        self._host, self._pool, self._detector, self._marks = host, pool, detector, marks
-        self.model_name, self.policy = model, policy
-
-    @classmethod
-    def wired(cls, services: Services) -> CompletionService:
-        """The settings' model, and the policy that they name."""
+    def __init__(self, services: Services) -> None:
+        """Take the settings' model, and the policy that they name; nothing is loaded yet."""
         settings = services.settings
-        return cls(
-            services[ModelHost],
-            services[RolloutPool],
-            services[Detectors].default,
-            settings.model,
-            policy_of_text(settings.completions),
-            named_marks(settings.thinking_marks),
-        )
+        self._host, self._pool = services[ModelHost], services[RolloutPool]
+        self._detector = services[Detectors].default
+        self.model_name, self.policy = settings.model, policy_of_text(settings.completions)
+        self._marks = named_marks(settings.thinking_marks)
+        """Of thinking; they are looked for before the known ones."""
 
     def completions(self, asked: CompletionRequest) -> list[Choice]:
         """The chains of a completion request, each prompt's next to each other."""
@@ -206,7 +188,7 @@ class CompletionService:
     def written(self, choice: Choice) -> Iterator[Piece | Ended]:
         """Write a chain; the last thing given says how it ended.
 
-        Between two tokens the chain is idle, so that nobody waits for whoever reads the stream.
+        Between two tokens the chain is idle, so that nobody waits for the reader of the stream.
         """
         memory: DeviceMemory = self._host.memory
         key, steps, finished = object(), tuple[Step, ...](), None
@@ -234,6 +216,6 @@ def policy_of_text(text: str) -> Policy:
     for pair in pairs:
         option, separator, value = pair.partition("=")
         if not separator:
-            raise ServiceError(f"{pair!r} is no option of a policy; write name=value, such as lam=0.6.")
+            raise ServiceError(f"{pair!r} is not an option of a policy; write name=value, such as lam=0.6.")
         options[option.strip()] = value.strip()
     return chosen_policy(name, options)

@@ -50,11 +50,6 @@ class UserListService:
         self._room = services[DiskRoom]
         self._max_upload_bytes = services.largest_upload
 
-    @classmethod
-    def wired(cls, services: Services) -> UserListService:
-        """Built from the program's services."""
-        return cls(services)
-
     def parse(
         self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"
     ) -> ParsedUserList:

@@ -1,6 +1,6 @@
 """Assigning reviews: who is to review which session until when, and how far everybody is.
 
-An assignment says what somebody asked for; whether it is done stands in the session's verdict log, as the end of a
+An assignment says what somebody asked for; whether it is done is in the session's verdict log, as the end of a
 review by that reviewer.
 """
 
@@ -44,7 +44,7 @@ class AssignedReview:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How far a reviewer is with what is assigned to her."""
+    """How far a reviewer is with what is assigned to them."""
 
     reviewer: str
     assigned: int
@@ -94,7 +94,7 @@ def due_date(text: str) -> date | None:
     try:
         return date.fromisoformat(text.strip())
     except ValueError as error:
-        raise ServiceError(f"The due date {text.strip()!r} is no date; write it as 2026-12-31.") from error
+        raise ServiceError(f"The due date {text.strip()!r} is not a date; write it as 2026-12-31.") from error
 
 
 def workloads(assigned: Iterable[AssignedReview]) -> tuple[Workload, ...]:
@@ -129,11 +129,6 @@ class AssignmentService:
         self._library = services[LibraryRepository]
         self._sessions = services[SessionsRepository]
         self._log = services[AnnotationsRepository]
-
-    @classmethod
-    def wired(cls, services: Services) -> AssignmentService:
-        """Built from the program's services."""
-        return cls(services)
 
     def assign(self, request: AssignmentRequest) -> Assigned:
         """Assign reviews; what is assigned already gets the new date and lead."""

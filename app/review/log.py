@@ -20,11 +20,14 @@ from app.shared.verdicts import (
     target_json,
 )
 from coft_core.types import Step
+from db.audits import SessionRecord
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationRecord, Target, Verdict
 
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 """What a reviewer can say, in the order in which pages list it."""
+NEIGHBOURS, LONGEST_PASSAGE = 60, 400
+"""Characters that are shown on either side of what is judged, and of a whole text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def is_blind(entries: Sequence[AnnotationRecord], reviewer: str) -> bool:
 
 
 def may_have_seen_others(entries: Sequence[AnnotationRecord], reviewer: str) -> bool:
-    """Whether the verdicts of others were open to a reviewer at any moment at which she was at work here."""
+    """Whether the verdicts of others were open to a reviewer at any moment at which they worked here."""
     others = False
     for entry in entries:
         if entry.reviewer != reviewer:
@@ -87,7 +90,7 @@ def may_have_seen_others(entries: Sequence[AnnotationRecord], reviewer: str) -> 
         elif others and (not entry.blind or entry.kind == "review_finished"):
             return True
         elif entry.kind == "review_finished":
-            # From here on everything is shown to her, also what others are yet to say.
+            # From here on they are shown everything, also what others say later.
             return True
     return False
 
@@ -133,8 +136,8 @@ def independent_verdicts(
 ) -> dict[tuple[str, int, int], AnnotationRecord]:
     """A reviewer's verdicts by the keys of their targets, withdrawn ones left out.
 
-    Her last blind verdict counts where there is one: what she says after she saw the others is no independent judgement
-    any more. Otherwise her last verdict counts.
+    The last blind verdict counts where there is one: what is said after the others were seen is not an independent
+    judgement. Otherwise the last verdict counts.
     """
     latest: dict[tuple[str, int, int], AnnotationRecord] = {}
     for entry in entries:
@@ -157,14 +160,30 @@ def standing_json(item: StandingVerdict) -> dict[str, Any]:
     }
 
 
-def words_of(targets: Iterable[Target], chain: Callable[[int], Sequence[Step]]) -> dict[tuple[str, int, int], str]:
-    """The text of each target that is a step or a span, by the target's key."""
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What a verdict is about, with the text around it; a whole session or branch has no words of its own."""
+
+    before: str
+    words: str = ""
+    after: str = ""
+
+
+def passages_of(
+    targets: Iterable[Target], record: SessionRecord, chain: Callable[[int], Sequence[Step]]
+) -> dict[tuple[str, int, int], Passage]:
+    """The passage of each target by the target's key; a session is shown by its active branch."""
     steps_of = cache(chain)
-    return {
-        target.key: "".join(step.token for step in steps_of(target.branch_id)[target.first_step : target.last_step + 1])
-        for target in targets
-        if target.branch_id is not None and target.first_step is not None and target.last_step is not None
-    }
+    found = {}
+    for target in targets:
+        tokens = [step.token for step in steps_of(target.branch_id or record.active_branch_id)]
+        if target.first_step is None or target.last_step is None:
+            found[target.key] = Passage((record.prompt + "".join(tokens))[:LONGEST_PASSAGE])
+            continue
+        first, end = target.first_step, target.last_step + 1
+        before = (record.prompt + "".join(tokens[:first]))[-NEIGHBOURS:]
+        found[target.key] = Passage(before, "".join(tokens[first:end]), "".join(tokens[end:])[:NEIGHBOURS])
+    return found
 
 
 def opinions_by_target(entries: Sequence[AnnotationRecord]) -> list[dict[str, str]]:

@@ -415,7 +415,7 @@ def _dispute_json(target: DisputedTarget) -> Json:
         "session_id": target.session_id,
         "session": target.session,
         "since": target.since.isoformat(),
-        "words": target.words,
+        "words": target.passage.words,
         **standing_json(target.item),
     }
 
@@ -433,7 +433,7 @@ def _print_disputes(queue: DisputeQueue) -> None:
     for target in queue.targets:
         said = "; ".join(f"{entry.reviewer} {entry.verdict}" for entry in target.item.opinions)
         place = f"session {target.session_id}, {target.item.target.label}"
-        print(f"{target.since:%Y-%m-%d %H:%M}  {place} {target.words!r}: {said}")
+        print(f"{target.since:%Y-%m-%d %H:%M}  {place} {target.passage.words!r}: {said}")
     print(queue.sentence)
 
 

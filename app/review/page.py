@@ -10,22 +10,15 @@ import gradio as gr
 from app.report.panel import place_downloads
 from app.review.assignments import AssignmentRequest, AssignmentService, due_date, workloads
 from app.review.log import VERDICTS, VerdictRequest
-from app.review.service import VerdictService
-from app.review.words import (
-    agreement_message,
-    disputes,
-    given_sentence,
-    queue,
-    sessions_list,
-    sheet_message,
-    signed_verdict,
-)
+from app.review.service import VerdictService, waiting_sentence
+from app.review.words import given_sentence, link, place_name, sheet_message, signed_verdict
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, shown_to, told_of_failure, wire
 from app.shared.glossary import explained
 from app.shared.markup import laid_out
 from app.shared.needs import EXPORT, LEAD, READ
+from app.shared.prompt_words import beginning
 from app.shared.web import topbar
 from app.shared.wiring import Services
 
@@ -41,8 +34,10 @@ def _part(name: str, script: str, events: str, **values: object) -> gr.HTML:
     )
 
 
-OFFERED = 12
-"""Sessions that are listed at once."""
+STATES = {"open": "to be reviewed", "begun": "begun", "overdue": "overdue", "done": "done"}
+"""How an assignment stands, in words."""
+OFFERED, FIRST_MATCHES = 12, 5
+"""Sessions that are listed at once: to choose from, and of those that an assignment would be about."""
 
 
 class ReviewHandlers:
@@ -58,12 +53,22 @@ class ReviewHandlers:
     @shown_to(READ)
     def find(self, event: gr.EventData) -> Reply:
         """Sessions whose name, prompt, tags or notes hold a text, and at first what else there is to do."""
-        page = self._library.search(LibraryQuery(text=str(event.text), archived=None, page_size=OFFERED))
-        found: Reply = {"kind": "sessions", "html": sessions_list(page, str(event.text))}
+        text = str(event.text).strip()
+        page = self._library.search(LibraryQuery(text=text, archived=None, page_size=OFFERED))
+        listed = laid_out("review/sessions_list.html", page=page, text=text, beginning=beginning)
+        found: Reply = {"kind": "sessions", "html": listed}
         if not event.whole:
             return reply(event, found)
         finding = explained(self._verdicts.team_agreement().sentence)
         return reply(event, {**found, **self._team(signed_verdict(event.reviewer)), "finding": finding})
+
+    @shown_to(READ)
+    def match(self, event: gr.EventData) -> Reply:
+        """What an assignment by a text would be about: how many audits, and the first of them."""
+        text = str(event.text)
+        page = self._library.search(LibraryQuery(text=text, page_size=FIRST_MATCHES))
+        shown = laid_out("review/matches.html", page=page, text=text, beginning=beginning)
+        return reply(event, {"kind": "match", "text": text, "html": shown})
 
     @shown_to(LEAD)
     def assign(self, event: gr.EventData) -> Reply:
@@ -117,8 +122,19 @@ class ReviewHandlers:
         """How far two reviewers agree, on one session or on all."""
         names = self._verdicts.reviewers()
         chosen = event.first in names and event.second in names and event.first != event.second
-        agreement = self._verdicts.agreement(event.first, event.second, event.session) if chosen else None
-        return reply(event, agreement_message(names, agreement))
+        if not chosen:
+            return reply(
+                event, {"kind": "agreement", "names": [*names], "html": laid_out("review/nobody.html", names=names)}
+            )
+        found = self._verdicts.agreement(event.first, event.second, event.session)
+        html = laid_out(
+            "review/agreed.html",
+            agreement=found,
+            result=found.result,
+            waiting=waiting_sentence(found.waiting),
+            columns=list(zip(*found.result.table, strict=True)),
+        )
+        return reply(event, {"kind": "agreement", "names": [*names], "html": html})
 
     def _sheet(self, event: gr.EventData, said: str = "") -> Reply:
         reviewer, session = signed_verdict(event.reviewer), int(event.session)
@@ -138,13 +154,16 @@ class ReviewHandlers:
 
     def _differing(self, event: gr.EventData, said: str = "") -> Reply:
         reviewer = signed_verdict(event.reviewer)
-        listed = disputes(self._verdicts.disputes(reviewer), reviewer)
+        found = self._verdicts.disputes(reviewer)
+        told = {"found": found, "reviewer": reviewer, "link": link, "place_name": place_name}
+        listed = laid_out("review/disputes.html", **told)
         return reply(event, {"kind": "differ", "html": listed, "said": said})
 
     def _team(self, reviewer: str) -> Reply:
         assigned = self._assignments.list()
+        left = [item for item in assigned if item.reviewer == reviewer and item.state != "done"]
         return {
-            "queue": queue(assigned, reviewer),
+            "queue": laid_out("review/queue.html", left=left, states=STATES),
             "loads": laid_out("review/loads.html", workloads=workloads(assigned)),
         }
 
@@ -154,13 +173,17 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     handlers = ReviewHandlers(services)
     topbar(services, "review")
     with gr.Column(elem_classes=["page", "reviewing"], elem_id="main"):
-        picker = _part("pick", "review.picker", "find assign differ settle")
+        picker = _part("pick", "review.picker", "find match assign differ settle")
         sheet = _part("sheet", "review.sheet", "read act decide file", verdicts=VERDICTS)
         agreement = _part("agreement", "agreement.mount", "agree")
     place_downloads(services)
     file = gr.DownloadButton("Log", elem_id="log-file", elem_classes=["offscreen"])
     told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")
-    choices = {"assign": On(handlers.assign, picker), "differ": On(handlers.differ, picker)}
+    choices = {
+        "match": On(handlers.match, picker),
+        "assign": On(handlers.assign, picker),
+        "differ": On(handlers.differ, picker),
+    }
     wire(picker, {**choices, "settle": On(handlers.settle, picker)}, MULTIPLE, "review-")
     told_of_failure(sheet.read(handlers.read, None, sheet, **MULTIPLE), "review-sheet")
     wire(sheet, {"act": On(handlers.act, sheet), "decide": On(handlers.decide, sheet)}, MULTIPLE, "review-")

@@ -1,7 +1,7 @@
 """Verdicts of reviewers: an append-only log, blind second reviews, decisions of disagreements, and agreement.
 
-On a server with accounts the account signs and reads, whatever name a request gives, so that nobody reads past her own
-blind review. Without accounts blindness is a rule between people who use their own names.
+On a server with accounts the account signs and reads, whatever name a request gives, so that nobody reads past a
+blind review of their own. Without accounts blindness is a rule between people who use their own names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, cast
 from app.review.agreement import Agreement, TeamAgreement, cohen_kappa, krippendorff_alpha
 from app.review.log import (
     VERDICTS,
+    Passage,
     VerdictRequest,
     disagreements,
     disputed_since,
@@ -25,10 +26,10 @@ from app.review.log import (
     open_review,
     opinions_by_target,
     paired,
+    passages_of,
     standing_json,
     target_of,
     visible,
-    words_of,
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
@@ -82,7 +83,7 @@ class ReviewSheet:
     current: CurrentVerdicts
     log: tuple[AnnotationRecord, ...]
     check: LogCheck
-    words: dict[tuple[str, int, int], str]
+    passages: dict[tuple[str, int, int], Passage]
     branches: dict[int, str]
     reviewers: tuple[str, ...]
     may_be_blind: bool = True
@@ -116,7 +117,7 @@ class DisputedTarget:
     session: str
     item: StandingVerdict
     since: datetime
-    words: str
+    passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +193,6 @@ class VerdictService:
         self._readings = services[ReadingsRepository]
         self._assignments = services[AssignmentsRepository]
 
-    @classmethod
-    def wired(cls, services: Services) -> VerdictService:
-        """Built from the program's services."""
-        return cls(services)
-
     def add(self, request: VerdictRequest) -> AnnotationRecord:
         """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target."""
         reviewer = signature(request.reviewer)
@@ -249,7 +245,7 @@ class VerdictService:
             current=current,
             log=shown,
             check=self.verify_log(session_id),
-            words=words_of([item.target for item in current.targets], self._sessions.chain),
+            passages=passages_of([item.target for item in current.targets], record, self._sessions.chain),
             branches={branch.id: branch.name for branch in branches},
             reviewers=reviewers,
             may_be_blind=not name or not self._may_have_seen(session_id, entries, name),
@@ -265,7 +261,7 @@ class VerdictService:
         return write_text(path, log_csv(session_id, self.history(session_id, reviewer)))
 
     def start_review(self, session_id: int, reviewer: str, blind: bool = True) -> ReviewView:
-        """Open a review; in a blind one the verdicts of others stay hidden from the reviewer until she finishes it."""
+        """Open a review; in a blind one the verdicts of others stay hidden from the reviewer until it is finished."""
         name, entries = signature(reviewer), self._entries(session_id)
         if open_review(entries, name) is not None:
             raise ServiceError(f"{name} has an open review of session {session_id}; finish that one first.")
@@ -310,15 +306,14 @@ class VerdictService:
         names = signed_name(first), signed_name(second)
         if names[0] == names[1]:
             raise ServiceError(f"{names[0]} always agrees with {names[0]}; name two reviewers.")
-        if session_id is not None:
-            return _agreement(names, {session_id: self._entries(session_id)})
-        return self._agreement_of_all(names, self._log.histories())
+        return _agreement(names, self._logs(session_id, names))
 
-    def _agreement_of_all(
-        self, names: tuple[str, str], logs: Mapping[int, Sequence[AnnotationRecord]]
-    ) -> ReviewerAgreement:
-        shared = self._log.sessions_of(names)
-        return _agreement(names, {number: logs[number] for number in shared if number in logs})
+    def _logs(self, session_id: int | None, names: Sequence[str] = ()) -> Mapping[int, Sequence[AnnotationRecord]]:
+        """The log of one session, or those of all in which all of some reviewers have written."""
+        if session_id is not None:
+            return {session_id: self._entries(session_id)}
+        logs = self._log.histories()
+        return {number: log for number, log in logs.items() if {*names} <= {entry.reviewer for entry in log}}
 
     def disputes(self, reviewer: str | None = None) -> DisputeQueue:
         """Targets of all sessions on which reviewers differ and nobody has decided, the longest disputed first.
@@ -346,7 +341,7 @@ class VerdictService:
         Sessions that somebody reviews blind are left out until that review is finished.
         """
         chosen = {signed_name(reviewer) for reviewer in reviewers}
-        logs = self._log.histories() if session_id is None else {session_id: self._entries(session_id)}
+        logs = self._logs(session_id)
         opinions, waiting, sessions = [], 0, 0
         for entries in logs.values():
             if under_blind_review(entries):
@@ -359,7 +354,7 @@ class VerdictService:
         result: ReviewerAgreement | TeamAgreement | None = None
         if len(names) == 2:
             pair = names[0], names[1]
-            result = self._agreement_of_all(pair, logs) if session_id is None else _agreement(pair, logs)
+            result = _agreement(pair, self._logs(session_id, pair))
         elif len(names) > 2:
             result = krippendorff_alpha(opinions, VERDICTS)
         return TeamFinding(names, result, sessions, waiting)
@@ -376,10 +371,10 @@ class VerdictService:
         return tuple(self._log.history(session_id))
 
     def _disputed(self, session_id: int, items: Sequence[StandingVerdict]) -> list[DisputedTarget]:
-        name = self._sessions.get(session_id).name
-        words = words_of([item.target for item in items], self._sessions.chain)
+        record = self._sessions.get(session_id)
+        passages = passages_of([item.target for item in items], record, self._sessions.chain)
         return [
-            DisputedTarget(session_id, name, item, disputed_since(item), words.get(item.target.key, ""))
+            DisputedTarget(session_id, record.name, item, disputed_since(item), passages[item.target.key])
             for item in items
         ]
 

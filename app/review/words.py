@@ -7,12 +7,10 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from app.review.assignments import AssignedReview
 from app.review.log import comments_of, is_closed
-from app.review.service import CurrentVerdicts, DisputeQueue, ReviewerAgreement, ReviewSheet, waiting_sentence
-from app.sessions.service import LibraryPage
+from app.review.service import CurrentVerdicts, ReviewSheet
 from app.shared.events import Reply
-from app.shared.format import clock, count, day, plural, shown_token
+from app.shared.format import clock, count, day, plural
 from app.shared.markup import badge, laid_out
 from app.shared.prompt_words import beginning
 from app.shared.verdicts import StandingVerdict
@@ -32,7 +30,13 @@ def verdicts_message(current: CurrentVerdicts, reviewer: str) -> Reply:
         "reviewer": reviewer,
         "newest": current.newest,
         "targets": [target_message(item, reviewer) for item in current.targets],
-        "threads": [thread_message(comments) for comments in comments_of(current.comments).values()],
+        "threads": [
+            {
+                **_place(thread[0].target),
+                "says": [{"who": it.reviewer, "when": day(it.created_at), "text": it.note} for it in thread],
+            }
+            for thread in comments_of(current.comments).values()
+        ],
         "review": blind,
     }
 
@@ -40,49 +44,37 @@ def verdicts_message(current: CurrentVerdicts, reviewer: str) -> Reply:
 def target_message(item: StandingVerdict, reviewer: str) -> Reply:
     """One target: where it is, how it stands, who said what, and the reader's own opinion."""
     opinion = next((entry for entry in item.opinions if entry.reviewer == reviewer), None)
-    decision = () if item.adjudication is None else (item.adjudication,)
+    own = opinion and {
+        "v": opinion.verdict,
+        "note": opinion.note,
+        "tag": opinion.tag,
+        "saved": f"saved {clock(opinion.created_at)}, log entry {count(opinion.entry)}",
+    }
     return {
-        "b": item.target.branch_id,
-        "f": item.target.first_step,
-        "l": item.target.last_step,
+        **_place(item.target),
         "status": item.status,
         "mark": verdict_mark(item),
         "words": item.in_words,
         "sentence": standing_sentence(item),
-        "says": [opinion_message(entry) for entry in (*item.opinions, *decision)],
-        "own": None if opinion is None else own_message(opinion),
+        "says": [_said(entry) for entry in item.entries],
+        "own": own,
     }
 
 
-def thread_message(comments: tuple[AnnotationRecord, ...]) -> Reply:
-    """The comments on one target, oldest first."""
-    target = comments[0].target
-    says = [{"who": entry.reviewer, "when": day(entry.created_at), "text": entry.note} for entry in comments]
-    return {"b": target.branch_id, "f": target.first_step, "l": target.last_step, "says": says}
+def _place(target: Target) -> Reply:
+    return {"b": target.branch_id, "f": target.first_step, "l": target.last_step}
 
 
-def opinion_message(entry: AnnotationRecord) -> Reply:
-    """What one reviewer says."""
+def _said(entry: AnnotationRecord) -> Reply:
     decides = entry.kind == "adjudication"
-    blind = ", blind" if entry.blind else ""
     return {
         "who": entry.reviewer,
         "v": entry.verdict,
-        "words": f"decides {entry.verdict}" if decides else f"says {entry.verdict}",
+        "words": f"{'decides' if decides else 'says'} {entry.verdict}",
         "note": entry.note,
         "tag": entry.tag,
-        "when": f"{day(entry.created_at)}{blind}",
+        "when": f"{day(entry.created_at)}{', blind' if entry.blind else ''}",
         "decides": decides,
-    }
-
-
-def own_message(entry: AnnotationRecord) -> Reply:
-    """The reader's own opinion, as the form shows it."""
-    return {
-        "v": entry.verdict,
-        "note": entry.note,
-        "tag": entry.tag,
-        "saved": f"saved {clock(entry.created_at)}, log entry {count(entry.entry)}",
     }
 
 
@@ -131,23 +123,6 @@ def signed_verdict(reviewer: object) -> str:
     return " ".join(str(reviewer or "").split())
 
 
-def agreement_message(names: tuple[str, ...], result: ReviewerAgreement | None) -> Reply:
-    """Reviewers to choose from, everybody who has written into a log, and how far two of them agree, if chosen."""
-    missing = laid_out("review/nobody.html", names=names)
-    return {"kind": "agreement", "names": list(names), "html": agreement(result) if result else missing}
-
-
-def agreement(agreement: ReviewerAgreement) -> Markup:
-    """Kappa on its scale, the table of counts, and the result in words."""
-    return laid_out(
-        "review/agreed.html",
-        agreement=agreement,
-        result=agreement.result,
-        waiting=waiting_sentence(agreement.waiting),
-        columns=list(zip(*agreement.result.table, strict=True)),
-    )
-
-
 STATUSES = {
     "disputed": "Disputed",
     "single": "One opinion",
@@ -155,7 +130,6 @@ STATUSES = {
     "adjudicated": "Decided",
     "withdrawn": "Withdrawn",
 }
-LONGEST_WORDS = 80
 SHOWN_ENTRIES = 25
 """Entries of the log that are shown before the rest is asked for."""
 
@@ -187,11 +161,6 @@ def link(session_id: int, target: Target) -> str:
     return f"./?{urlencode(places)}"
 
 
-def _short(words: str) -> str:
-    text = " ".join(words.split()) or shown_token(words)
-    return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS].rstrip()} …"
-
-
 def _check(sheet: ReviewSheet) -> Markup:
     check = sheet.check
     if check.whole and not check.entries:
@@ -209,7 +178,7 @@ def sheet_message(sheet: ReviewSheet, reviewer: str, reveal: bool = False, said:
     def part(name: str, **values: object) -> Markup:
         return laid_out(f"review/{name}.html", sheet=sheet, reviewer=reviewer, place_name=place_name, **values)
 
-    told = {"blind": blind, "threads": comments_of(sheet.log), "statuses": STATUSES, "link": link, "short": _short}
+    told = {"blind": blind, "threads": comments_of(sheet.log), "statuses": STATUSES, "link": link}
     targets = part("closed") if closed else part("targets", verdict_mark=verdict_mark, **told)
     return {
         "kind": "sheet",
@@ -232,25 +201,3 @@ def _busiest_first(sheet: ReviewSheet) -> list[str]:
     """All who wrote into the log, those with most opinions first."""
     said = Counter(entry.reviewer for item in sheet.current.targets for entry in item.opinions)
     return sorted(sheet.reviewers, key=lambda name: -said[name])
-
-
-def sessions_list(page: LibraryPage, text: str) -> Markup:
-    """Sessions to choose from, those changed last first."""
-    return laid_out("review/sessions_list.html", page=page, text=text.strip(), beginning=beginning)
-
-
-STATES = {"open": "to be reviewed", "begun": "begun", "overdue": "overdue", "done": "done"}
-"""How an assignment stands, in words."""
-
-
-def queue(assigned: tuple[AssignedReview, ...], reviewer: str) -> Markup:
-    """What a reviewer is to review, what is due first at the top; nothing where nothing is left."""
-    left = [item for item in assigned if item.reviewer == reviewer and item.state != "done"]
-    return laid_out("review/queue.html", left=left, states=STATES)
-
-
-def disputes(found: DisputeQueue, reviewer: str) -> Markup:
-    """What waits for a decision: where, since when, and the opinions side by side."""
-    return laid_out(
-        "review/disputes.html", found=found, reviewer=reviewer, link=link, place_name=place_name, short=_short
-    )

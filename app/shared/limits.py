@@ -33,10 +33,13 @@ class OfferedModels:
 
     def require(self, name: str) -> None:
         """Refuse a model that is not offered, with the same sentence whether it exists or not."""
-        if self._listed and not self._offers(name):
+        if not self.offers(name):
             raise ModelLoadError(NOT_OFFERED.format(name=name, offered=", ".join(self._listed)))
 
-    def _offers(self, name: str) -> bool:
+    def offers(self, name: str) -> bool:
+        """Whether a model is offered."""
+        if not self._listed:
+            return True
         # A folder may be reached by another path, or by a link.
         path = Path(name.partition("#")[0])
         if path.is_absolute() or ".." in path.parts or path.parts[:1] in ((".",), ("~",)):

@@ -10,7 +10,7 @@ from threading import Condition, Lock
 from typing import Literal
 from weakref import WeakValueDictionary
 
-from cachetools import LRUCache
+from cachetools import Cache, LRUCache
 from transformers.utils.logging import disable_progress_bar
 
 from app.shared.audits import KeptMemory, ModelView
@@ -245,6 +245,12 @@ class ModelHost:
         """The model of this name if it is loaded already; nothing is loaded."""
         with self._lock:
             return self._models.get(name)
+
+    def peek(self, name: str) -> LanguageModel | None:
+        """The model of this name if it is loaded, in whatever role; it is not taken for used by that."""
+        with self._lock:
+            holding = next((where for where in (self._models, self._further) if name in where), None)
+            return None if holding is None else Cache.__getitem__(holding, name)
 
     def describe(self, name: str) -> ModelView:
         """A model as the pages name it."""

@@ -6,7 +6,7 @@ import { reviewer } from "../base/reviewer.js";
 import { html } from "../base/vendor/lit-html.js";
 
 const PAUSE = 250;
-const state = { session: null, revealed: null, wanted: 0, listed: 0, whole: false, status: "", asked: null, busy: false };
+const state = { session: null, revealed: null, wanted: 0, listed: 0, whole: false, status: "", matched: "", asked: null, busy: false };
 let picker, root, find, ask, dialog;
 
 const at = (selector) => root.querySelector(selector);
@@ -45,7 +45,16 @@ const listed = (message) => {
   team(message);
   if (state.session === null) finding(message.finding);
 };
-const ANSWERS = { sessions: listed, team, differ: differing };
+/* what an assignment would be about is shown before it is made */
+const wording = () => picker.querySelector("#assign-text").value.trim();
+const match = () => { if (wording()) find("match", { text: wording() }); else shown({ html: "", text: "" }); };
+const matchSoon = pausing(match, PAUSE);
+const shown = ({ html, text }) => {
+  if (text !== wording()) return;
+  state.matched = text;
+  picker.querySelector(".matches").innerHTML = html;
+};
+const ANSWERS = { sessions: listed, team, differ: differing, match: shown };
 /* what one reviewer was shown is not for the next one at the same browser */
 const closeDisputes = () => {
   put(picker.querySelector(".settled"), "");
@@ -54,6 +63,7 @@ const closeDisputes = () => {
 const assign = async (event) => {
   event.preventDefault();
   if (!(await reviewer.needed())) return;
+  if (state.matched !== wording()) { match(); return; }
   const value = (name) => picker.querySelector(`#assign-${name}`).value;
   find("assign", { reviewer: me(), to: value("to"), text: value("text"), due: value("due") });
 };
@@ -117,11 +127,13 @@ const begin = async (action) => {
 const decide = async (button) => {
   const { session, branch, first, last, name } = button.dataset;
   const number = (text) => (text === undefined ? null : Number(text));
-  const sides = button.closest("tr").querySelector(".sides").cloneNode(true);
+  const copied = (part) => button.closest("tr").querySelector(part).cloneNode(true);
+  const sides = copied(".sides"), passage = copied(".passage");
   if (!(await reviewer.needed())) return;
   state.asked = { branch: number(branch), first: number(first), last: number(last), ...(session ? { session: Number(session) } : {}) };
   dialog.querySelector("h2").textContent = `Decide: ${name[0].toLowerCase()}${name.slice(1)}`;
   dialog.querySelector(".sides").replaceWith(sides);
+  dialog.querySelector(".passage").replaceWith(passage);
   dialog.querySelector("form").reset();
   dialog.returnValue = "no";
   dialog.showModal();
@@ -152,6 +164,7 @@ const review = {
     picker.querySelector("#pick-text").addEventListener("input", () => listSoon());
     picker.querySelector("form[role=search]").addEventListener("submit", (event) => { event.preventDefault(); list(); });
     picker.querySelector(".assign").addEventListener("submit", assign);
+    picker.querySelector("#assign-text").addEventListener("input", () => matchSoon());
     act(picker, {
       choose: (button) => choose(Number(button.dataset.id)), rename: () => reviewer.ask(), decide,
       differ: async () => { if (await reviewer.needed()) find("differ", { reviewer: me() }); },

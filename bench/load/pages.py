@@ -72,6 +72,7 @@ def page_views(session: int, batch: int) -> list[PageView]:
         PageView("Review, where reviewers differ", "review", event=("review-pick", "differ", reviewer)),
         PageView("Review, a session", "review", f"?session={session}", ("review-sheet", "read", whole_sheet)),
         PageView("Word lists", "lists"),
+        PageView("Models", "models"),
     ]
 
 

@@ -51,6 +51,8 @@ LONGEST_NAME = 4096
 """Characters of a model's name or path."""
 DESCRIBING = frozenset({"model_type", "architectures", "auto_map"})
 """Keys by which a configuration is known as that of a model."""
+CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+"""Where configurations say how long a text may be, the first that is there."""
 SINGLE_FILES = (".ggml", ".bin", ".pt", ".pth", ".safetensors", ".onnx")
 """Ends of files that hold a model by themselves."""
 
@@ -298,7 +300,7 @@ def _only_local(source: str, revision: str | None) -> bool:
 
 def _context_length(config: Any, tokenizer: Any) -> int:
     text_config = config.get_text_config(decoder=True)
-    for attribute in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+    for attribute in CONTEXT_LENGTHS:
         if value := getattr(text_config, attribute, None):
             return int(value)
     return int(min(tokenizer.model_max_length, 1 << 20))

@@ -9,8 +9,8 @@ import pytest
 from tests.project.parsed import ROOT, modules, statements
 
 FEATURES = (
-    "audit", "batch", "calibrate", "compare", "completions", "evaluate", "lists", "paths", "report", "review",
-    "sessions", "swap", "tune",
+    "audit", "batch", "calibrate", "compare", "completions", "evaluate", "lists", "models", "paths", "report",
+    "review", "sessions", "swap", "tune",
 )  # fmt: skip
 FORBIDDEN = {
     "coft_core": ("gradio", "sqlalchemy", "app", "db", "plotly", "bench", "tests"),

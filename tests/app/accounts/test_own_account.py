@@ -11,10 +11,9 @@ from starlette.testclient import TestClient
 from app.accounts.attempts import PER_ACCOUNT, SignInError
 from app.accounts.forms import COOKIE, form_token
 from app.accounts.operations import browser_words, end_sign_ins, list_sign_ins
-from app.accounts.own_account import RECENT, OwnAccountPages
 from app.accounts.projects import ProjectService
 from app.accounts.provider import Person
-from app.accounts.sign_in import SignInPages
+from app.accounts.sign_in import RECENT, SignInPages
 from app.shared.errors import ServiceError
 from app.shared.visitors import SCOPE_KEY, Visitor, answering
 from db.trail import TrailRepository
@@ -37,8 +36,7 @@ def accounts(wired):
 @pytest.fixture
 def browser_of(wired, accounts):
     """A browser, and a server that asks its cookie who it is."""
-    pages = SignInPages(accounts, ProjectService(wired), wired.settings)
-    site = Starlette(routes=[*pages.routes, *OwnAccountPages(accounts, pages).routes])
+    site = Starlette(routes=SignInPages(accounts, ProjectService(wired), wired.settings).routes)
 
     async def asked(scope, receive, send):
         if scope["type"] == "http" and (account := accounts.by_cookie(Request(scope).cookies.get(COOKIE, ""))):
@@ -118,7 +116,7 @@ def test_whom_a_provider_signs_in_has_to_have_done_so_a_moment_ago(accounts, bro
     here.cookies.set(COOKIE, secrets[0])
     assert "Change your password" not in here.get("/account/sign-ins").text
     with monkeypatch.context() as later:
-        later.setattr("app.accounts.own_account.utc_now", lambda: utc_now() + RECENT)
+        later.setattr("app.accounts.sign_in.utc_now", lambda: utc_now() + RECENT)
         assert "too long ago" in posted(here, "sign-ins/end", number="others").text
     assert accounts.by_cookie(secrets[1])
     assert posted(here, "sign-ins/end", number="others").status_code == 303

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
 from app.review.service import VerdictService
 from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty, unfold
@@ -101,6 +102,9 @@ def test_disputes_are_decided_by_a_third_person_on_the_session_or_from_the_list(
     page.get_by_role("button", name="Decide on Step 2").click()
     dialog = page.locator("dialog#decide")
     expect(dialog.locator(".sides li")).to_have_count(2)
+    chain = disputed[AuditService].view(1).steps
+    expect(dialog.locator(".passage mark")).to_have_text(chain[1].token)
+    expect(dialog.locator(".passage")).to_contain_text(chain[0].token + chain[1].token + chain[2].token)
     dialog.get_by_label("Unfair").check()
     dialog.get_by_label("Why").fill("copied\nfrom the prompt")
     dialog.get_by_role("button", name="Decide").click()
@@ -183,6 +187,8 @@ def test_a_session_is_searched_assigned_and_reviewed_from_the_reviewers_queue(re
     page.get_by_label("Reviewers", exact=True).fill("Ana, Ben")
     page.get_by_label("Sessions that mention").fill("tourist")
     page.get_by_label("Due on").fill("2026-01-02")
+    expect(page.locator(".matches p")).to_have_text("1 audit matches and will be assigned:")
+    expect(page.locator(".matches li")).to_contain_text("Tourist")
     page.get_by_role("button", name="Assign", exact=True).click()
     expect(page.locator(".loads li")).to_have_text(["Ana: 0 of 1 done, 1 overdue", "Ben: 0 of 1 done, 1 overdue"])
     expect(page.locator(".queue")).to_be_empty()

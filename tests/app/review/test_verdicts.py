@@ -1,8 +1,11 @@
-"""Verdicts: what stands, who sees what in a blind review, how disagreements are decided, and the log's integrity."""
+"""Verdicts: what holds, who sees what in a blind review, how disagreements are decided, and the log's integrity."""
+
+from __future__ import annotations
 
 import shutil
 import sqlite3
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,15 +14,23 @@ from app.bootstrap import services
 from app.report.service import ReportService
 from app.report.verify.loaded import load
 from app.report.verify.structure import check_verdicts
-from app.review.log import VerdictRequest, disagreements
-from app.review.service import VerdictService
+from app.review.log import LONGEST_PASSAGE, NEIGHBOURS, Passage, VerdictRequest, disagreements
+from app.review.service import CurrentVerdicts, ReviewSheet, VerdictService
+from app.review.words import (
+    sheet_message,
+    verdicts_message,
+)
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.verdicts import verdict_at
-from coft_core.types import Span
+from app.shared.prompt_rows import row_views
+from app.shared.verdicts import LogCheck, standing, verdict_at
+from coft_core.types import Example, Span
 from db.assignments import AssignmentsRepository
+from db.batches import BatchRowRecord
+from db.prompt_sets import PromptRow
 from db.types import StoreError
+from db.verdicts import AnnotationRecord, Target
 from tests.conftest import load_tiny
 
 
@@ -241,11 +252,15 @@ def test_a_sheet_names_the_words_that_verdicts_are_about_and_hides_what_others_s
     give("Ann", "fair")
     tokens = [step.token for step in wired[AuditService].view(session[0], session[1]).steps]
     sheet = verdicts.sheet(session[0])
-    assert sheet.words == {("0", 1, 3): "".join(tokens[1:4])}
+    whole = "he said" + "".join(tokens)
+    before, after = f"he said{tokens[0]}"[-NEIGHBOURS:], "".join(tokens[4:])[:NEIGHBOURS]
+    assert sheet.passages == {
+        ("", -1, -1): Passage(whole[:LONGEST_PASSAGE]), ("0", 1, 3): Passage(before, "".join(tokens[1:4]), after)
+    }  # fmt: skip
     assert (sheet.reviewers, sheet.current.newest, sheet.check.entries) == (("Ann",), 2, 2)
     verdicts.start_review(session[0], "Bo")
     hidden = verdicts.sheet(session[0], "Bo")
-    assert (hidden.words, [entry.kind for entry in hidden.log]) == ({}, ["review_started"])
+    assert (hidden.passages, [entry.kind for entry in hidden.log]) == ({}, ["review_started"])
     assert (hidden.current.hidden, hidden.current.newest, hidden.may_be_blind) == (2, 3, True)
     verdicts.finish_review(session[0], "Bo")
     assert not verdicts.sheet(session[0], "Bo").may_be_blind
@@ -265,7 +280,7 @@ def test_a_visitor_without_a_name_sees_no_verdict_while_anybody_reviews_blind(ve
     assert (visitor.targets, visitor.hidden) == ((), 2)
     assert [entry.kind for entry in verdicts.history(session[0], "")] == ["review_started"]
     assert "secret" not in verdicts.write_csv(session[0], tmp_path, "").read_text("utf-8")
-    assert verdicts.sheet(session[0], "").words == {}
+    assert verdicts.sheet(session[0], "").passages == {}
     assert len(verdicts.history(session[0])) == 3
     verdicts.finish_review(session[0], "B")
     assert stands(verdicts, session[0], "") == {"step 2 of branch 0": "disputed"}
@@ -330,7 +345,7 @@ def test_disagreements_wait_with_the_longest_disputed_first_until_they_are_decid
         entry.created_at for entry in verdicts.history(session[0]) if entry.reviewer == "B"
     ]
     assert [entry.reviewer for entry in found.targets[0].item.opinions] == ["A", "B"]
-    assert all(target.words for target in found.targets)
+    assert all(target.passage.words for target in found.targets)
     verdicts.adjudicate(VerdictRequest(session[0], "C", "fair", session[1], 1))
     assert [target.item.target.label for target in verdicts.disputes("D").targets] == ["step 3 of branch 0"]
     with pytest.raises(ServiceError, match="D may have seen"):
@@ -387,3 +402,66 @@ def test_a_bundle_with_comments_verifies_and_one_whose_comment_judges_does_not(
     judged = [replace(entry, verdict="fair") if entry.kind == "comment" else entry for entry in loaded.report.log]
     forged = replace(loaded, report=replace(loaded.report, log=tuple(judged)))
     assert any("whether it gives a verdict" in problem for problem in check_verdicts(forged).problems)
+
+
+NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
+TOKEN = Target("0", 7, 2, 2)
+SPAN = Target("0", 7, 2, 5)
+
+
+def entry(number, who, verdict, target=TOKEN, kind="verdict", note=""):
+    return AnnotationRecord(
+        session_id=1, id=number, entry=number, kind=kind, reviewer=who, verdict=verdict, note=note,
+        branch_id=target.branch_id, branch_path=target.branch, step_index=target.first_step,
+        last_step_index=target.last_step, created_at=NOW, previous="", digest=f"{number:064x}",
+    )  # fmt: skip
+
+
+def sheet(*log, review=None, check=None):
+    current = CurrentVerdicts(1, standing(log), () if review is None else (review,), review, 0, len(log))
+    found = check or LogCheck(len(log), "", None, "")
+    names = tuple(sorted({item.reviewer for item in log}))
+    passages = {key: Passage("The <b>nurse", " <he>", " said") for key in (TOKEN.key, Target().key)}
+    return ReviewSheet(1, "Ward", "The <b>nurse</b>", current, log, found, passages, {7: "main"}, names)
+
+
+def test_a_reviewer_finds_only_her_own_opinion_to_be_changed():
+    log = (entry(1, "A", "fair", note="a\nb"), entry(2, "B", "unfair"))
+    message = verdicts_message(CurrentVerdicts(1, standing(log), newest=2), "A")
+    (target,) = message["targets"]
+    assert target["own"] == {"v": "fair", "note": "a\nb", "tag": "", "saved": target["own"]["saved"]}
+    assert target["own"]["saved"].endswith("log entry 1")
+    assert [(item["who"], item["v"]) for item in target["says"]] == [("A", "fair"), ("B", "unfair")]
+    (unnamed,) = verdicts_message(CurrentVerdicts(1, standing(log)), "")["targets"]
+    assert unnamed["own"] is None
+
+
+def test_the_sheet_stays_closed_to_a_newcomer_until_she_chooses():
+    found = sheet(entry(1, "A", "fair", note="secret"))
+    closed = sheet_message(found, "B")
+    assert closed["closed"]
+    assert "secret" not in "".join(str(value) for value in closed.values())
+    assert "Start a blind review" in str(closed["review"])
+    assert "secret" in str(sheet_message(found, "B", reveal=True)["targets"])
+    assert not sheet_message(found, "A")["closed"]
+    assert not sheet_message(sheet(), "B")["closed"]
+
+
+def test_what_reviewers_wrote_is_shown_as_text():
+    made = sheet_message(sheet(entry(1, "<i>A</i>", "fair", note="<script>")), "<i>A</i>")
+    markup = "".join(str(made[part]) for part in ("head", "targets", "log", "review"))
+    assert "<script>" not in markup
+    assert "<i>A" not in markup
+    assert "&lt;he&gt;" in markup
+
+
+def test_a_batch_says_nothing_of_a_session_that_is_under_blind_review():
+    begun = replace(entry(2, "B", None, Target(), "review_started"), blind=True)
+    over = replace(entry(3, "B", None, Target(), "review_finished"), blind=True)
+    said = entry(1, "A", "unfair", Target())
+    record = BatchRowRecord(
+        **dict.fromkeys(field.name for field in fields(BatchRowRecord)) | {"line": 2, "session_id": 1, "steps": 0}
+    )
+    for log, verdict, count in (((said,), "unfair", 1), ((said, begun), "", 0), ((said, begun, over), "unfair", 1)):
+        (row,) = row_views([record], [PromptRow(2, Example("he said"))], log)
+        assert (row.verdict, row.verdicts) == (verdict, count)

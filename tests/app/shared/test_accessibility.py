@@ -419,6 +419,12 @@ def evaluation(visit: Opener, services: Services, **options: Any) -> Page:
     return page
 
 
+def models(visit: Opener, services: Services, **options: Any) -> Page:
+    page = visit("/models", **options)
+    expect(page.locator("#known-models tbody th")).to_contain_text(["demo"])
+    return page
+
+
 PAGES: dict[str, Callable[..., Page]] = {
     "audit": session,
     "calibrate": calibrate,
@@ -434,6 +440,7 @@ PAGES: dict[str, Callable[..., Page]] = {
     "sessions": sessions,
     "review": review,
     "lists": lists,
+    "models": models,
 }
 
 
