@@ -252,7 +252,8 @@ def test_a_sheet_names_the_words_that_verdicts_are_about_and_hides_what_others_s
     give("Ann", "fair")
     tokens = [step.token for step in wired[AuditService].view(session[0], session[1]).steps]
     sheet = verdicts.sheet(session[0])
-    whole = "he said" + "".join(tokens)
+    # A session is shown by its active branch, which is the fork.
+    whole = "he said" + "".join(step.token for step in wired[AuditService].view(session[0]).steps)
     before, after = f"he said{tokens[0]}"[-NEIGHBOURS:], "".join(tokens[4:])[:NEIGHBOURS]
     assert sheet.passages == {
         ("", -1, -1): Passage(whole[:LONGEST_PASSAGE]), ("0", 1, 3): Passage(before, "".join(tokens[1:4]), after)
