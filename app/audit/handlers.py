@@ -10,18 +10,24 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.audit.branch_words import beside_message, prune_message, tree_message
 from app.audit.finding import finding_message
 from app.audit.panel import SettingsHandlers
-from app.audit.reread_service import RereadService
-from app.audit.rereading import RereadRequest, departure_message, refusal_message, rereading_message, waiting_message
-from app.audit.service import AuditService
-from app.audit.until import until_from
-from app.audit.words import contributions_message, end_message, frame_message, session_message
+from app.audit.reread import RereadRequest, RereadService, rereading_message
+from app.audit.service import AuditService, until_from
+from app.audit.words import (
+    beside_message,
+    contributions_message,
+    end_message,
+    frame_message,
+    prune_message,
+    session_message,
+    tree_message,
+)
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import USER_ERRORS
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream, shown_to
+from app.shared.format import shown_token
 from app.shared.needs import LOOK, READ, needs
 from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
@@ -144,18 +150,16 @@ class AuditHandlers(SettingsHandlers):
             event, contributions_message(event.prompt, self._audits.contributions(event.session, event.branch))
         )
 
-    @shown
-    def find(self, event: gr.EventData) -> Message:
-        """Say what the marked words change in what the model alone writes."""
-        view = self._audits.view(event.session)
+    @shown_stream
+    def find(self, event: gr.EventData) -> Iterator[Message]:
+        """Say what the marked words change in what the model alone writes, which is told while it is written."""
+        view, alone = self._audits.view(event.session), list[Step]()
+        progress = {"kind": "writing", "session": view.session_id, "total": view.settings.max_new_tokens}
+        for frame in frames(self._audits.alone(event.session)):
+            alone += frame
+            yield reply(event, {**progress, "alone": [shown_token(step.token) for step in alone]})
         masked = masked_words(view.prompt, view.spans)
-        families = {span.category for span in view.spans if span.masked}
-
-        def refers(token: str) -> bool:
-            found = self._audits.detect(token.strip(), view.settings)
-            return token.strip().casefold() in map(str.casefold, masked) or any(s.category in families for s in found)
-
-        return reply(event, finding_message(view.prompt, masked, self._audits.alone(event.session), refers))
+        yield reply(event, finding_message(view.prompt, masked, alone, self._audits.refers(event.session)))
 
     @shown_to(LOOK)
     def overhead(self, event: gr.EventData) -> Message:
@@ -223,19 +227,22 @@ class RereadingHandlers:
     @shown_stream
     def reread(self, event: gr.EventData) -> Iterator[Message]:
         """Read the chain; why it cannot be read is shown in the panel and not as an error."""
-        ids, asked = (event.session, event.branch), _reading(event)
+        of_chain, asked = {"session": event.session, "branch": event.branch}, _reading(event)
         if or_refusal(lambda: self._rereads.needs_model(asked)) is True:
-            yield reply(event, waiting_message(*ids))
+            yield reply(event, {**of_chain, "kind": "waiting", "text": "The model reads this chain again …"})
         message = or_refusal(lambda: rereading_message(self._rereads.read(asked)))
-        yield reply(event, refusal_message(message, *ids) if isinstance(message, str) else message)
+        refused = {**of_chain, "kind": "refused", "text": message}
+        yield reply(event, refused if isinstance(message, str) else message)
 
     @shown_stream
     def depart(self, event: gr.EventData) -> Iterator[Message]:
         """Begin an audit at these settings and run it to the step at which it departs."""
         told_at = 0.0
-        for departure in self._rereads.depart(_reading(event)):
-            if departure.done or time.monotonic() - told_at >= FRAME_SECONDS:
-                yield reply(event, departure_message(departure))
+        for way in self._rereads.depart(_reading(event)):
+            if way.done or time.monotonic() - told_at >= FRAME_SECONDS:
+                text = way.sentence if way.done else f"Writing token {way.written + 1} of {way.target} …"
+                ids = {"session": way.session_id, "branch": way.branch_id}
+                yield reply(event, {**ids, "kind": "departed" if way.done else "departing", "text": text})
                 told_at = time.monotonic()
 
     @shown_to(READ)

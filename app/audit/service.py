@@ -2,44 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from threading import Event, Lock, RLock
+from typing import Any, Literal, cast, get_args
 from weakref import WeakValueDictionary
 
+from app.audit.finding import title
 from app.audit.fitting import Fitting
 from app.audit.live import LiveBranches
-from app.audit.until import RunUntil, checked, met
-from app.shared.audits import AuditSettings, AuditView, ChainProgress, MaskPreview, StartAudit, settings_from_json
+from app.shared.audits import (
+    SENSITIVE,
+    AuditSettings,
+    AuditView,
+    ChainProgress,
+    MaskPreview,
+    StartAudit,
+    settings_from_json,
+)
 from app.shared.errors import ServiceError, in_one_sentence
+from app.shared.format import plural, quoted, signed
 from app.shared.kept_steps import WrittenChain
 from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
 from app.shared.metrics import Metrics
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, rendering_of, vanilla
-from app.shared.project_cache import InProject, in_present
+from app.shared.project_cache import InProject, ProjectCache, in_present
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
+from app.shared.step_words import factual_overruled
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
-from coft_core.decode.loop import ROOT_PATH, generate_together
+from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.reread import with_logits
+from coft_core.effects import masked_words
 from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.text.thinking import ThinkingMarks, named_marks
-from coft_core.types import Span, Step
+from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 
 TIMED_TOKENS = 8
 """Steps that are timed; the first one, which reads the prompt, is not."""
+KEPT_FINDINGS = 2_000
+"""Sessions whose finding is not read from their steps again."""
 
 
 class AuditService:
@@ -76,6 +93,7 @@ class AuditService:
         self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()
         self._locks_lock = Lock()
         self._pauses: defaultdict[InProject, set[Event]] = defaultdict(set)
+        self._findings: ProjectCache[int, tuple[datetime, str]] = ProjectCache(KEPT_FINDINGS)
 
     @classmethod
     def wired(cls, services: Services) -> AuditService:
@@ -228,16 +246,40 @@ class AuditService:
             self._sessions.set_active_branch(session_id, branch.id)
         return self.view(session_id, branch.id)
 
-    def alone(self, session_id: int) -> tuple[Step, ...]:
+    def alone(self, session_id: int) -> Iterator[Step]:
         """What the model alone writes with the same draws, with both readings of each step; it is not stored."""
         record, settings = self._sessions.get(session_id), self.settings(session_id)
         model = self._host.get(settings.model)
-        prepared = self._planner.plan(
+        plan = self._planner.plan(
             model, record.prompt, record.spans, vanilla(settings), rendering_of(record.rendering, model)
         )
-        work = partial(generate_together, [prepared])
-        (run,) = self._host.memory.run(reserved_bytes(prepared, settings.max_new_tokens), work)
-        return run.steps[:-1] if run.finished == "end" else run.steps
+        with self._host.memory.held(reserved_bytes(plan, settings.max_new_tokens)), closing(Rollout(plan)) as rollout:
+            while not rollout.finished:
+                step = rollout.step()
+                if rollout.finished != "end":
+                    yield step
+
+    def refers(self, session_id: int) -> Callable[[str], bool]:
+        """What tells whether a token names a marked word, or another word of a marked family."""
+        record, settings = self._sessions.get(session_id), self.settings(session_id)
+        words = {word.casefold() for word in masked_words(record.prompt, record.spans)}
+        families = {span.category for span in record.spans if span.masked}
+
+        def refers(token: str) -> bool:
+            word = token.strip()
+            return word.casefold() in words or any(span.category in families for span in self.detect(word, settings))
+
+        return refers
+
+    def finding(self, session_id: int) -> str:
+        """The finding of the active branch in one short sentence, as lists name it; empty before its first step."""
+        record = self._sessions.get(session_id)
+        known = self._findings.get(session_id)
+        if known is None or known[0] != record.updated_at:
+            steps = self._live.steps(self._branch(session_id, None).id)
+            told = title(masked_words(record.prompt, record.spans), steps, self.refers(session_id))
+            self._findings[session_id] = known = record.updated_at, told
+        return known[1]
 
     def contributions(self, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
         """What each masked span contributes to the sensitivity of each token of a chain; needs the model."""
@@ -308,3 +350,108 @@ class AuditService:
     def _lock(self, session_id: int) -> RLock:
         with self._locks_lock:
             return self._locks.setdefault(session_id, RLock())
+
+
+UntilKind = Literal["fallback", "sensitive", "overruled", "steps"]
+"""What a run may be stopped by, beside the end of the chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunUntil:
+    """The step that ends a run: it is the last one written."""
+
+    kind: UntilKind
+    threshold: float = SENSITIVE
+    steps: int = 20
+
+
+FORMS = "fallback, sensitive, sensitive:0.5, overruled or steps:20"
+MOST_STEPS = 100_000
+
+
+def met(until: RunUntil, step: Step, written: int) -> bool:
+    """Whether a step ends the run, which has written so many steps with this one."""
+    if until.kind == "fallback":
+        return step.fallback
+    if until.kind == "sensitive":
+        return abs(step.diagnostics.log_ratio) >= until.threshold
+    return factual_overruled(step) if until.kind == "overruled" else written >= until.steps
+
+
+def checked(until: RunUntil, certificate: str) -> RunUntil:
+    """A condition that a session of this certificate can meet."""
+    if until.kind not in get_args(UntilKind):
+        raise ServiceError(f"A run cannot be stopped by {until.kind!r}; use {FORMS}.")
+    if until.kind == "sensitive" and not (math.isfinite(until.threshold) and until.threshold > 0):
+        raise ServiceError(f"The sensitivity to stop at is {until.threshold}; it must be a number above 0.")
+    if until.kind == "steps" and not 1 <= until.steps <= MOST_STEPS:
+        raise ServiceError(f"The number of steps to write is {until.steps}; it must be from 1 to {MOST_STEPS:,}.")
+    thresholded = Certificate.read(certificate).thresholded
+    if until.kind in ("fallback", "overruled") and not thresholded:
+        raise ServiceError(
+            "This session has no threshold, so no step of it can refuse a token; run until a sensitive token or for a "
+            "number of steps, or start one with a calibration."
+        )
+    return until
+
+
+def until_from_text(text: str) -> RunUntil:
+    """Read a condition such as ``"sensitive:0.5"`` or ``"steps:20"``."""
+    kind, _, value = text.strip().partition(":")
+    try:
+        if kind == "steps" and value:
+            return RunUntil("steps", steps=int(value))
+        if kind == "sensitive":
+            return RunUntil("sensitive", threshold=float(value)) if value else RunUntil("sensitive")
+        if kind in ("fallback", "overruled") and not value:
+            return RunUntil(cast(UntilKind, kind))
+    except ValueError:
+        pass
+    raise ServiceError(f"{text!r} is no place to stop at; use {FORMS}.")
+
+
+def until_from(choice: object) -> RunUntil | None:
+    """A condition as the browser sends it; None runs to the end."""
+    if not isinstance(choice, dict):
+        return None
+    kind: Any = choice.get("kind")
+    try:
+        if kind == "steps":
+            return RunUntil("steps", steps=int(choice["steps"]))
+        if kind == "sensitive":
+            return RunUntil("sensitive", threshold=float(choice["threshold"]))
+    except (KeyError, TypeError, ValueError) as error:
+        what = "tokens to write" if kind == "steps" else "sensitivity to stop at"
+        raise ServiceError(f"The number of {what} is missing; write one beside the choice.") from error
+    return RunUntil(kind)  # the service refuses what it does not know
+
+
+def stop_sentence(until: RunUntil | None, last: Step | None, written: int, finished: str | None) -> str:
+    """Why a run stopped, in words; empty where it was to run to the end and did."""
+    if last is None:
+        return ""
+    step = last.index + 1
+    if until is not None and met(until, last, written):
+        return f"Stopped at step {step}: {_reason(until, last, written)}."
+    if finished is None:
+        return f"Paused at step {step}."
+    return "" if until is None else f"The chain ended at step {step}: {_never(until, written)}."
+
+
+def _reason(until: RunUntil, step: Step, written: int) -> str:
+    ratio, likeliest = signed(step.diagnostics.log_ratio), quoted(step.candidates[0].token) if step.candidates else ""
+    return {
+        "fallback": "no token reached the threshold",
+        "sensitive": f"the sensitivity of {quoted(step.token)} is {ratio}, {until.threshold:g} was asked for",
+        "overruled": f"{likeliest} is likeliest without the mask, and not certified",
+        "steps": f"{plural(written, 'token')} {'was' if written == 1 else 'were'} written",
+    }[until.kind]
+
+
+def _never(until: RunUntil, written: int) -> str:
+    return {
+        "fallback": "at every step that was written some token reached the threshold",
+        "sensitive": f"no token that was written reached a sensitivity of {until.threshold:g}",
+        "overruled": "the likeliest token without the mask was always certified",
+        "steps": f"only {written} of {until.steps} tokens could be written",
+    }[until.kind]

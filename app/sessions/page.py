@@ -13,7 +13,7 @@ import gradio as gr
 
 from app.report.panel import place_downloads, place_imports
 from app.sessions.moving import SessionMoves
-from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
+from app.sessions.service import BulkResult, LibraryQuery, Run, SessionLibrary
 from app.sessions.words import SIZES, export_sentence, page_message
 from app.shared.bell import Bell
 from app.shared.errors import ServiceError
@@ -23,6 +23,7 @@ from app.shared.needs import EXPORT, READ
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from db.library import CertificateFilter, SessionOrder
+from db.types import utc_now
 
 EVENTS = "['find', 'pick', 'act', 'gather']"
 RUNS = 200
@@ -136,12 +137,24 @@ class SessionHandlers:
 
     def _page(self, event: gr.EventData, said: str = "") -> Reply:
         query = library_query(event.query)
-        page = self._library.folded(query, _opened(str(event.query.get("open") or "")))
-        message = page_message(page, self._library.choices(), query, said, self._moves.targets())
-        runs = [
-            run for run in self._bell.told(None, RUNS) if query.text.lower() in f"{run['kind']} {run['name']}".lower()
-        ]
-        return reply(event, message | {"runs": laid_out("sessions/runs.html", runs=runs)})
+        page = self._library.folded(query, _opened(str(event.query.get("open") or "")), self._runs(query))
+        findings, targets = self._library.findings(page), self._moves.targets()
+        return reply(event, page_message(page, findings, self._library.choices(), query, said, targets))
+
+    def _runs(self, query: LibraryQuery) -> list[Run]:
+        """The runs that match, newest first; no run has what only sessions can be asked for."""
+        if query.archived or query.judged is not None or query.policy or query.model or query.certificate or query.tag:
+            return []
+        runs, now = [], utc_now()
+        for told in self._bell.told(None, RUNS):
+            at = now if told["at"] is None else datetime.fromisoformat(told["at"])
+            inside = (query.since is None or at >= query.since) and (query.before is None or at < query.before)
+            # What a batch made is in the list already.
+            made = told["kind"] == "Batch" and told["status"] == "done"
+            if inside and not made and query.text.strip().lower() in f"{told['kind']} {told['name']}".lower():
+                state = f"{told['percent']} %{', ' if told['said'] else ''}{told['said']}"
+                runs.append(Run(told["kind"], told["name"], told["address"], state, at))
+        return sorted(runs, key=lambda run: run.updated_at, reverse=True)
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -149,7 +162,9 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     handlers = SessionHandlers(services)
     topbar(services, "sessions")
     with gr.Column(elem_classes=["page"], elem_id="main"):
-        markup('<div class="pagehead"><h1>Audits</h1><p class="sub">Every audit is kept as it was shown.</p></div>')
+        markup(
+            '<div class="pagehead"><h1>Audits and runs</h1><p class="sub">All are kept as they were shown.</p></div>'
+        )
         library = gr.HTML(
             html_template=laid_out("sessions/browser.html", sizes=SIZES),
             js_on_load=f"coft.library.mount(element, trigger, props, watch, {EVENTS})",

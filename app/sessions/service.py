@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from heapq import merge
 from pathlib import Path
 
 from app.audit.service import AuditService
@@ -62,10 +64,21 @@ class BatchFold:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedPage:
-    """One page of the library with a row for each batch."""
+class Run:
+    """A long run of another kind than an audit; it has no time while it goes on."""
 
-    rows: tuple[SessionEntryRecord | BatchFold, ...]
+    kind: str
+    name: str
+    address: str
+    state: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedPage:
+    """One page of the library, runs among the sessions, with a row for each batch."""
+
+    rows: tuple[SessionEntryRecord | BatchFold | Run, ...]
     total: int
     row_total: int
     page: int
@@ -154,23 +167,40 @@ class SessionLibrary:
         entries = self._library.search(query, query.order, query.descending, size, (page - 1) * size)
         return LibraryPage(tuple(entries), total, page, pages)
 
-    def folded(self, query: LibraryQuery, opened: Collection[int] = ()) -> FoldedPage:
-        """A page of the sessions that a query finds; a batch is one row, unless the query asks for that batch."""
+    def folded(self, query: LibraryQuery, opened: Collection[int] = (), runs: Sequence[Run] = ()) -> FoldedPage:
+        """A page of what a query finds; a batch is one row, unless the query asks for that batch.
+
+        Runs, which come newest first, have their place by time, and are the last ones in any other order.
+        """
         if query.batch_id is not None:
             found = self.search(query)
             return FoldedPage(found.entries, found.total, found.total, found.page, found.pages)
-        row_total, size = self._library.folded_count(query), query.page_size
+        row_total, size = self._library.folded_count(query) + len(runs), query.page_size
         page, pages = _place(query, row_total)
         order, down = query.order, query.descending
-        rows = self._library.folded(query, order, down, size, (page - 1) * size, SENSITIVE)
+        # No more than all runs can lie between the first row that is read and the first that is shown.
+        start = (page - 1) * size
+        before = max(0, start - len(runs))
+        read = self._library.folded(query, order, down, start + size - before, before, SENSITIVE)
+        rows = [*read, *runs]
+        if order == "updated":
+            placed = runs if down else runs[::-1]
+            rows = list(merge(read, placed, key=lambda row: row.updated_at, reverse=down))
+        rows = rows[start - before :][:size]
 
         def inside(batch: int) -> tuple[SessionEntryRecord, ...]:
             if batch not in opened:
                 return ()
             return tuple(self._library.search(replace(query, batch_id=batch), order, down, OPENED))
 
-        shown = (row if isinstance(row, SessionEntryRecord) else BatchFold(row, inside(row.id)) for row in rows)
+        shown = (BatchFold(row, inside(row.id)) if isinstance(row, BatchFoldRecord) else row for row in rows)
         return FoldedPage(tuple(shown), self._library.count(query), row_total, page, pages)
+
+    def findings(self, page: FoldedPage) -> dict[int, str]:
+        """What each session of a page found, in one short sentence by its number."""
+        folded = [row.entries if isinstance(row, BatchFold) else (row,) for row in page.rows]
+        sessions = [row for rows in folded for row in rows if isinstance(row, SessionEntryRecord)]
+        return {entry.id: self._audits.finding(entry.id) for entry in sessions}
 
     def ids(self, query: LibraryQuery) -> tuple[int, ...]:
         """Ids of all sessions that a query finds, on whatever page, oldest first; for actions on all of them."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
 from app.sessions.archive import BulkExport
-from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
+from app.sessions.service import BatchFold, FoldedPage, LibraryQuery, Run
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
 from app.shared.format import count, plural
@@ -21,7 +21,8 @@ from db.projects import ProjectRecord
 
 SIZES = (25, 50, 100)
 COLUMNS = (
-    ("Session", "name", "session"),
+    ("Kind", "", "kind"),
+    ("Finding, name", "name", "session"),
     ("Tags", "", "tagged"),
     ("Policy, model", "model", "method"),
     ("Strongest sensitivity", "strongest", "n strongest"),
@@ -41,6 +42,7 @@ FIRST_DOWN = ("updated", "steps", "strongest")
 
 def page_message(
     page: FoldedPage,
+    findings: Mapping[int, str],
     choices: LibraryChoicesRecord,
     query: LibraryQuery,
     said: str = "",
@@ -48,15 +50,17 @@ def page_message(
 ) -> Reply:
     """A page of the library."""
     nothing = _nothing_found(query) if choices.models else laid_out("sessions/no_session.html")
+    folds = [row for row in page.rows if isinstance(row, BatchFold)]
+    alone = [row for row in page.rows if isinstance(row, SessionEntryRecord)]
     return {
         "kind": "page",
-        "html": _table(page, query) + EXPLAINED if page.rows else nothing,
+        "html": _table(page, findings, query) + EXPLAINED if page.rows else nothing,
         "where": _where(page, query.page_size),
         "page": page.page,
         "pages": page.pages,
         "total": page.total,
-        "ids": [entry.id for row in page.rows for entry in (row.entries if isinstance(row, BatchFold) else (row,))],
-        "batches": [row.counted.id for row in page.rows if isinstance(row, BatchFold)],
+        "ids": [entry.id for entry in (*alone, *(entry for fold in folds for entry in fold.entries))],
+        "batches": [fold.counted.id for fold in folds],
         "choices": {
             "policy": [(name, f"{policy_name(name)} ({count(n)})") for name, n in choices.policies],
             "model": [(name, f"{name} ({count(n)})") for name, n in choices.models],
@@ -93,26 +97,31 @@ def _nothing_found(query: LibraryQuery) -> Markup:
     )
 
 
-def _table(page: FoldedPage, query: LibraryQuery) -> Markup:
+def _table(page: FoldedPage, findings: Mapping[int, str], query: LibraryQuery) -> Markup:
+    def row_of(row: SessionEntryRecord | BatchFold | Run) -> Markup:
+        if isinstance(row, Run):
+            return laid_out("sessions/run.html", run=row)
+        return _fold(row, findings) if isinstance(row, BatchFold) else _session(row, findings)
+
     return scrolled(
-        "Sessions",
+        "Audits and runs",
         laid_out(
             "sessions/table.html",
             columns=COLUMNS,
             first_down=FIRST_DOWN,
             query=query,
-            rows=[_fold(row) if isinstance(row, BatchFold) else _session(row) for row in page.rows],
+            rows=[row_of(row) for row in page.rows],
         ),
     )
 
 
-def _fold(fold: BatchFold) -> Markup:
+def _fold(fold: BatchFold, findings: Mapping[int, str]) -> Markup:
     """A batch as one row, and under it its sessions where it is opened."""
     counted = fold.counted
     return laid_out(
         "sessions/fold.html",
         batch=counted,
-        inside=[_session(entry, within=True) for entry in fold.entries],
+        inside=[_session(entry, findings, within=True) for entry in fold.entries],
         rest=counted.session_count - len(fold.entries) if fold.entries else 0,
         finding=_finding,
         sensitive=SENSITIVE,
@@ -132,14 +141,15 @@ def _finding(batch: BatchFoldRecord) -> str:
     )
 
 
-def _session(item: SessionEntryRecord, within: bool = False) -> Markup:
-    """A session's row; its prompt is left out where its name says it already."""
-    prompt = beginning(item.prompt)
+def _session(item: SessionEntryRecord, findings: Mapping[int, str], within: bool = False) -> Markup:
+    """A session's row: its finding, its name if someone gave it one, and its prompt."""
+    begins = item.prompt.startswith(item.name.removesuffix("\N{HORIZONTAL ELLIPSIS}"))
+    lines = [findings.get(item.id), "" if begins else item.name, beginning(item.prompt)]
     return laid_out(
         "sessions/session.html",
         item=item,
         within=within,
-        prompt="" if prompt == beginning(item.name) else prompt,
+        lines=[line for line in lines if line],
         menus=(("download", "Download", "Download"), ("more", "More", "More actions for")),
         policy_about=policy_about,
         policy_name=policy_name,

@@ -87,6 +87,7 @@ class Bell:
             "ended": ENDED.get(status, ""),
             "percent": round(100 * share),
             "said": _said(status, counted, active, lefts),
+            "at": None if active else _last_end(counted),
             "address": f"./{address}",
             "seen": not active and all(notice.seen_at is not None for notice in counted),
         }
@@ -108,6 +109,10 @@ def _newest_of_each(notices: Sequence[JobNotice]) -> list[JobNotice]:
         about = notice.subject.get("batch_id", notice.subject.get("evaluation_id", notice.id))
         newest.setdefault(about, notice)
     return list(newest.values())
+
+
+def _last_end(notices: Sequence[JobNotice]) -> str | None:
+    return max((notice.finished_at.isoformat() for notice in notices if notice.finished_at is not None), default=None)
 
 
 def _said(status: str, notices: Sequence[JobNotice], active: Sequence[JobNotice], lefts: Sequence[float | None]) -> str:

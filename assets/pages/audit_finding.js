@@ -59,7 +59,7 @@ const show = (state) => {
   if (state.session !== asked) found = null;
   if (ready && state.session !== asked) {
     asked = state.session;
-    find(".working").textContent = "Reading what the model alone writes …";
+    draw(find(".working"), "The finding comes with a second text, which the model alone writes …");
     send("find", { session: state.session });
   }
   const key = found && [state.session, state.branch, state.cards.length, state.finished].join();
@@ -68,10 +68,17 @@ const show = (state) => {
   root.classList.toggle("found", key !== null);
   if (key !== null) render(state);
 };
+/* the text of the model alone, as far as it is written */
+const writing = ({ alone, total }) => {
+  draw(find(".working"), html`The finding comes with the second text, which the model alone is writing now.<span class="progress" role="progressbar"
+    aria-label="Second text" aria-valuemax=${total} aria-valuenow=${alone.length}><i style=${`width:${(alone.length / total) * 100}%`}></i></span><span
+    class="draft" aria-hidden="true">${alone.join(" ")}</span>`);
+};
 const receive = (message) => {
   if (message.session !== undefined && message.session !== session.state().session) return;
+  if (message.kind === "writing") { writing(message); return; }
   found = message;
-  find(".working").textContent = "";
+  draw(find(".working"), nothing);
   shownFor = null;
   show(session.state());
   const { step } = message, { cards, selected } = session.state();
@@ -83,7 +90,7 @@ export const finding = {
   mount(element, trigger, props, watch) {
     root = element.querySelector("section");
     send = link(trigger, props, watch, receive);
-    onFailure("find", () => { asked = null; find(".working").textContent = ""; });
+    onFailure("find", () => { asked = null; draw(find(".working"), nothing); });
     showPart(part);
     session.watch(show);
     show(session.state());

@@ -30,7 +30,6 @@ const show = (message) => {
   refocus(results, () => { results.innerHTML = message.html; },
     (at) => results.querySelector(`[data-do=menu][data-id="${at.dataset.id}"]`) || results);
   results.setAttribute("aria-busy", "false");
-  find(".runs").innerHTML = message.runs;
   Object.assign(state, { ids: message.ids, batches: message.batches, total: message.total, pages: message.pages });
   list.query.page = message.page;
   FILLED.forEach((name) => list.menu(name, [["", "Any"], ...message.choices[name]]));

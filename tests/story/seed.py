@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.audit.service import AuditService
-from app.audit.until import RunUntil
+from app.audit.service import AuditService, RunUntil
 from app.batch.service import BatchService
 from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Concatenate, Literal, ParamSpec, TypeAlias
+from typing import Literal, ParamSpec, TypeAlias
 
 from app.shared.errors import ServiceError
 from coft_core.errors import CoftError
@@ -51,7 +51,7 @@ class Verification:
     @property
     def ok(self) -> bool:
         """Whether nothing failed."""
-        return all(check.status != "failed" for check in self.checks)
+        return not self.count("failed")
 
     def count(self, status: CheckStatus) -> int:
         """Number of checks with a status."""
@@ -76,47 +76,43 @@ class Skipped(Exception):  # noqa: N818 - a check that is not made is no error
     """A check cannot be made; the text says why."""
 
 
-class Findings:
-    """Collects the problems of one check."""
-
-    def __init__(self) -> None:
-        """Begin a check."""
-        self.problems: list[str] = []
-        self.looked_at = 0
-        self.otherwise: CheckStatus = "passed"
-
-    def expect(self, holds: bool, problem: str) -> bool:
-        """Count one comparison, and keep the problem if it does not hold."""
-        self.looked_at += 1
-        if not holds:
-            self.problems.append(problem)
-        return holds
-
-    def same(self, place: str, what: str, stated: object, computed: object, tolerance: float = 0.0) -> bool:
-        """Expect what is stated to be what was computed, or within its bounds; numbers within a tolerance."""
-        sentence = f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(computed)}."
-        return self.expect(_holds(stated, computed, tolerance), sentence)
+class Unproven(str):
+    """The detail of a check in which nothing failed, and which proves nothing."""
 
 
-Body: TypeAlias = Callable[Concatenate[Findings, P], str | None]
+Compared: TypeAlias = tuple[bool, str]
+"""Whether a comparison holds, and the problem if it does not."""
+Comparing: TypeAlias = Generator[Compared, None, str | None]
+"""The comparisons of a check; it returns what was looked at, if that is more than a number of comparisons."""
 
 
-def check(name: str) -> Callable[[Body[P]], Callable[P, Check]]:
-    """Declare a check by what compares; it returns what was looked at, if that is more than a number of comparisons."""
+def same(place: str, what: str, stated: object, computed: object, tolerance: float = 0.0) -> Compared:
+    """Compare what is stated with what was computed, or with its bounds; numbers within a tolerance."""
+    sentence = f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(computed)}."
+    return _holds(stated, computed, tolerance), sentence
 
-    def declared(body: Body[P]) -> Callable[P, Check]:
+
+def check(name: str) -> Callable[[Callable[P, Comparing]], Callable[P, Check]]:
+    """Declare a check by its comparisons."""
+
+    def declared(body: Callable[P, Comparing]) -> Callable[P, Check]:
         @functools.wraps(body)
         def carried_out(*args: P.args, **kwargs: P.kwargs) -> Check:
-            findings = Findings()
+            problems, looked_at, comparisons = [], 0, body(*args, **kwargs)
             try:
-                detail = body(findings, *args, **kwargs) or f"{findings.looked_at:,} comparisons"
+                while True:
+                    holds, problem = next(comparisons)
+                    looked_at += 1
+                    if not holds:
+                        problems.append(problem)
+            except StopIteration as end:
+                detail = end.value or f"{looked_at:,} comparisons"
             except Skipped as why:
                 return Check(name, "skipped", str(why))
             except (CoftError, ServiceError) as error:
                 return failed(name, str(error))
-            count = len(findings.problems)
-            status: CheckStatus = "failed" if count else findings.otherwise
-            return Check(name, status, detail, tuple(findings.problems[:MOST_PROBLEMS]), count)
+            status: CheckStatus = "failed" if problems else "unknown" if isinstance(detail, Unproven) else "passed"
+            return Check(name, status, str(detail), tuple(problems[:MOST_PROBLEMS]), len(problems))
 
         return carried_out
 
@@ -129,20 +125,13 @@ def failed(name: str, problem: str) -> Check:
 
 
 def _holds(stated: object, computed: object, tolerance: float) -> bool:
+    """Whether values are equal; infinities and absent numbers equal only themselves."""
     if isinstance(computed, Within) and isinstance(stated, int | float):
         return computed.low - tolerance <= stated <= computed.high + tolerance
     if tolerance and isinstance(stated, float) and isinstance(computed, int | float):
-        return is_near(stated, computed, tolerance)
+        infinite = math.isinf(stated) or math.isinf(computed)
+        return stated == computed if infinite else abs(stated - computed) <= tolerance
     return stated == computed
-
-
-def is_near(stated: float | None, computed: float | None, tolerance: float) -> bool:
-    """Whether two numbers are equal within a tolerance; infinities and absent numbers equal only themselves."""
-    if stated is None or computed is None:
-        return stated is computed
-    if math.isinf(stated) or math.isinf(computed):
-        return stated == computed
-    return abs(stated - computed) <= tolerance
 
 
 def _shown(value: object) -> str:

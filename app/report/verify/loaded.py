@@ -54,22 +54,7 @@ class Loaded:
         return Certificate.read(self.report.session.certificate).mismatched
 
     def chains(self) -> dict[str, tuple[Step, ...]]:
-        """The whole chain of every branch by the branch's path; only where the branches hold together.
-
-        Steps of a report that was written before thresholds could be too weak are put under today's rule.
-        """
-        chains = self.stated_chains()
-        if not self.before_weakness:
-            return chains
-        return {path: tuple(self._under_rule(step) for step in steps) for path, steps in chains.items()}
-
-    def _under_rule(self, step: Step) -> Step:
-        """A step of an earlier report, whose threshold may say nothing, as it is stated today."""
-        state = self.judged(step.state, step, step.log_tau)
-        return replace(step, state=state, certified=step.certified and informative.certifies(state))
-
-    def stated_chains(self) -> dict[str, tuple[Step, ...]]:
-        """The same, as the report states them."""
+        """The whole chain of every branch by the branch's path; only where the branches hold together."""
         paths = {branch.id: branch.path for branch in self.report.branches}
         return {paths[key]: chain for key, chain in self._chains.items()}
 
@@ -99,11 +84,6 @@ class Loaded:
         if self.vocabulary is not None or "uninformative" not in (fresh.state, stated.state):
             return fresh
         return replace(fresh, state=stated.state, certified=stated.certified)
-
-    @property
-    def before_weakness(self) -> bool:
-        """Whether the report was written before thresholds that say nothing took back the certificate of a token."""
-        return any(item.too_weak is None for item in self.report.summary)
 
     @property
     def vocabulary(self) -> int | None:

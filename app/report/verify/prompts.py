@@ -9,7 +9,7 @@ from itertools import groupby
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.report.verify.findings import Findings, Within, check
+from app.report.verify.findings import Compared, Comparing, Within, check, same
 from app.report.verify.loaded import Loaded
 from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, preview_from_json
 from app.shared.errors import ServiceError
@@ -56,7 +56,7 @@ class _Places:
 
 
 @check("Masked prompt")
-def check_preview(findings: Findings, loaded: Loaded) -> str:
+def check_preview(loaded: Loaded) -> Comparing:
     """The masked prompt is the prompt with its masked spans replaced, and with nothing else changed."""
     session = loaded.report.session
     try:
@@ -64,17 +64,17 @@ def check_preview(findings: Findings, loaded: Loaded) -> str:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ServiceError(f"The masked prompt of the session is damaged ({error}).") from error
     masked = sum(piece.masked for piece in preview.pieces)
-    findings.same(PLACE, "the number of masked tokens", preview.masked_count, masked)
-    findings.same(PLACE, "the number of masked tokens", preview.masked_count, Within(high=preview.token_count))
+    yield same(PLACE, "the number of masked tokens", preview.masked_count, masked)
+    yield same(PLACE, "the number of masked tokens", preview.masked_count, Within(high=preview.token_count))
     # A method that reads no masked prompt needs no token to show one with.
     unmasked = not preview.masked_count and not session.fingerprint.get("sentinel")
     plain = unmasked and "".join(piece.text for piece in preview.pieces) == session.prompt
-    findings.expect(
+    yield (
         plain or _follows(_places(session.prompt, session.spans), preview.pieces),
         "The masked prompt does not follow from the prompt and its spans: it shows other words, leaves a masked span "
         "visible, or masks what no span marks.",
     )
-    _check_fillers(findings, loaded, preview)
+    yield from _check_fillers(loaded, preview)
     return f"{preview.token_count} tokens, {preview.masked_count} masked"
 
 
@@ -135,7 +135,7 @@ def _ends(places: _Places, starts: set[int], masked: int, piece: str) -> Iterato
             place = places.text.find(piece, place + 1)
 
 
-def _check_fillers(findings: Findings, loaded: Loaded, preview: MaskPreview) -> None:
+def _check_fillers(loaded: Loaded, preview: MaskPreview) -> Iterator[Compared]:
     """Masked tokens read as the sentinel, or as the hint's first words and then the sentinel."""
     sentinel = str(loaded.report.session.fingerprint.get("sentinel", ""))
     shown = {sentinel.strip()} if sentinel.strip() else {"", _INVISIBLE}
@@ -147,7 +147,7 @@ def _check_fillers(findings: Findings, loaded: Loaded, preview: MaskPreview) -> 
     for masked, run in groupby(preview.pieces, lambda piece: piece.masked):
         words = "".join(piece.text for piece in run if piece.text not in shown) if masked else ""
         fits = _of_hint("".join(words.split()), hint)
-        findings.same(PLACE, "what stands for masked tokens", words, words if fits else sentinel)
+        yield same(PLACE, "what stands for masked tokens", words, words if fits else sentinel)
 
 
 def _of_hint(words: str, hint: str) -> bool:
@@ -160,7 +160,7 @@ def _of_hint(words: str, hint: str) -> bool:
     return len(words) in reached
 
 
-def _check_rendering(findings: Findings, session: SessionRecord, fingerprint: Fingerprint, tokens: int) -> None:
+def _check_rendering(session: SessionRecord, fingerprint: Fingerprint, tokens: int) -> Iterator[Compared]:
     """What the model read is of this prompt, in the format that the fingerprint names."""
     if session.rendering is None:
         return
@@ -168,50 +168,50 @@ def _check_rendering(findings: Findings, session: SessionRecord, fingerprint: Fi
     rendering = Rendering.from_dict(session.rendering)
     kept = rendering.kept or {}
     frame = frame_of(session.prompt, rendering.frame.thinking)
-    findings.same(place, "its frame", rendering.frame, frame)
+    yield same(place, "its frame", rendering.frame, frame)
     for name, value in frame.identity.items():
-        findings.same(place, name, getattr(fingerprint, name), value)
-    findings.same(place, "its thinking", fingerprint.thinking or frame.thinking, frame.thinking)
-    findings.same(place, "whether through a chat template", rendering.chat, fingerprint.chat_template != "none")
+        yield same(place, name, getattr(fingerprint, name), value)
+    yield same(place, "its thinking", fingerprint.thinking or frame.thinking, frame.thinking)
+    yield same(place, "whether through a chat template", rendering.chat, fingerprint.chat_template != "none")
     dated = moment_of(fingerprint.rendering) is not None
-    findings.expect(rendering.moment is not None or not dated, f"{place}: the moment of its chat template is missing.")
+    yield rendering.moment is not None or not dated, f"{place}: the moment of its chat template is missing."
     counted = len(kept[session.prompt][0]) if session.prompt in kept else None
-    findings.same(place, "the number of tokens of the session's prompt", counted, tokens)
+    yield same(place, "the number of tokens of the session's prompt", counted, tokens)
     for text, (ids, offsets) in kept.items():
         inside = all((start, end) == LOST or 0 <= start <= end <= len(text) for start, end in offsets)
-        findings.expect(len(ids) == len(offsets) and inside, f"{place}: the places of its tokens lie outside the text.")
+        yield len(ids) == len(offsets) and inside, f"{place}: the places of its tokens lie outside the text."
 
 
 @check("Prompt, spans and settings")
-def check_settings(findings: Findings, loaded: Loaded) -> str:
+def check_settings(loaded: Loaded) -> Comparing:
     """Spans lie in the prompt, settings are of their types, and they agree with session and fingerprint."""
     session = loaded.report.session
     for span in session.spans:
         inside = 0 <= span.start < span.end <= len(session.prompt)
-        findings.expect(inside, f"The span {span.start} to {span.end} ({span.category}) lies outside the prompt.")
+        yield inside, f"The span {span.start} to {span.end} ({span.category}) lies outside the prompt."
     try:
         validate_spans(session.prompt, session.spans)
     except InvalidInputError as error:
-        findings.expect(False, str(error))
-    _check_types(findings, loaded)
+        yield False, str(error)
+    yield from _check_types(loaded)
     fingerprint = Fingerprint.from_dict(session.fingerprint)
     pairs = list(_pairs(loaded, fingerprint))
-    _check_rendering(findings, session, fingerprint, int(session.policy_settings["preview"]["token_count"]))
+    yield from _check_rendering(session, fingerprint, int(session.policy_settings["preview"]["token_count"]))
     for name, value in session.fingerprint.items():
         wanted = float if name in ("lam", "temperature", "top_p") else int if name == "top_k" else str
         fits = type(value) is wanted or (wanted is float and type(value) is int)
-        findings.same("Fingerprint", f"the type of {name}", wanted if fits else type(value), wanted)
+        yield same("Fingerprint", f"the type of {name}", wanted if fits else type(value), wanted)
     digest = session.fingerprint_digest
-    same = same_digests(digest, fingerprint.digest)
-    findings.same("Fingerprint", "its digest", digest, digest if same else fingerprint.digest)
+    alike = same_digests(digest, fingerprint.digest)
+    yield same("Fingerprint", "its digest", digest, digest if alike else fingerprint.digest)
     for name, stated, other in pairs:
-        findings.same("Settings", name, stated, other)
+        yield same("Settings", name, stated, other)
     earlier = all(name != "method with its parameters" for name, _, _ in pairs)
     told = f"; {session.policy} had another rule then, which only the program of that time can apply" if earlier else ""
     return f"{len(session.spans)} spans, {len(pairs)} settings{told}"
 
 
-def _check_types(findings: Findings, loaded: Loaded) -> None:
+def _check_types(loaded: Loaded) -> Iterator[Compared]:
     """What the schema leaves open: settings are kept as the program had them, and labels as text."""
     session = loaded.report.session
     try:
@@ -219,14 +219,14 @@ def _check_types(findings: Findings, loaded: Loaded) -> None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        findings.expect(False, f"Settings: {place} is of another type than it can be ({first['msg']}).")
+        yield False, f"Settings: {place} is of another type than it can be ({first['msg']})."
     chosen = loaded.settings.prompt_format
-    findings.expect(chosen in FORMATS, f"Settings: there is no prompt format {chosen!r}.")
-    findings.same("Session", "its status", session.status, "open")
+    yield chosen in FORMATS, f"Settings: there is no prompt format {chosen!r}."
+    yield same("Session", "its status", session.status, "open")
     for place, _, step in loaded.own_steps():
         named = {part.family for part in step.families}
         named |= {family for row in step.candidates for family in row.refused_by}
-        findings.same(place, "the families that there are not", named - set(KNOWN_FAMILIES), set())
+        yield same(place, "the families that there are not", named - set(KNOWN_FAMILIES), set())
 
 
 def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[tuple[str, object, object]]:

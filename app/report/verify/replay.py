@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from app.calibrate.service import calibrated_again
 from app.report.bundle import CALIBRATION, LOGITS_FILE, PROMPTS_FILE, logits_from, prompts_from
 from app.report.document import BranchPart
-from app.report.verify.findings import Findings, Skipped, Within, check
+from app.report.verify.findings import Compared, Comparing, Skipped, Within, check, same
 from app.report.verify.loaded import Loaded, place_of
 from app.shared.audits import preview_from_json
 from app.shared.errors import ServiceError
@@ -38,7 +38,7 @@ BOUNDARY = 1e-5
 
 
 @check(LOGITS_CHECK)
-def check_logits(findings: Findings, loaded: Loaded) -> str:
+def check_logits(loaded: Loaded) -> Comparing:
     """Every step follows from the logits that were stored with it."""
     if loaded.files is None or LOGITS_FILE not in loaded.files:
         raise Skipped("a report alone was given" if loaded.files is None else "the audit did not keep its logits")
@@ -57,22 +57,22 @@ def check_logits(findings: Findings, loaded: Loaded) -> str:
         read += 1
         kept = replace(step, logits=logits)
         if loaded.vocabulary is not None:
-            findings.same(place, "the size of the vocabulary", loaded.vocabulary, logits.vocabulary_size)
+            yield same(place, "the size of the vocabulary", loaded.vocabulary, logits.vocabulary_size)
         try:
             (fresh,) = reread(
                 [kept], policy, seed=session.seed, path=branch.path, greedy=session.greedy, fingerprint=fingerprint
             )
         except CoftError as error:
-            findings.expect(False, f"{place}: {error}")
+            yield False, f"{place}: {error}"
             continue
         boundary, at_edges = _boundaries(kept, policy)
-        _compare_steps(findings, place, step, loaded.computed(fresh, step), TOLERANCE, boundary)
+        yield from _compare_steps(place, step, loaded.computed(fresh, step), TOLERANCE, boundary)
         # The sizes between which the set lies follow from the logits and the stated bound.
         for name in ("set_size_low", "set_size_high"):
             other = getattr(fresh, name)
             allowed = other if other is None else Within(other - at_edges, other + at_edges)
-            findings.same(place, name, getattr(step, name), allowed)
-    findings.expect(not stored, f"{LOGITS_FILE} holds logits of {len(stored)} steps that the report does not have.")
+            yield same(place, name, getattr(step, name), allowed)
+    yield not stored, f"{LOGITS_FILE} holds logits of {len(stored)} steps that the report does not have."
     return f"{read:,} steps from their logits, {without:,} without"
 
 
@@ -97,7 +97,7 @@ COARSE_TOLERANCE = 0.1
 
 
 @check(REPLAY_CHECK)
-def check_replay(findings: Findings, loaded: Loaded, host: ModelHost | None) -> str:
+def check_replay(loaded: Loaded, host: ModelHost | None) -> Comparing:
     """Every token and every number comes out again."""
     if host is None:
         raise Skipped("not asked for; --replay loads the model and writes every branch again")
@@ -114,17 +114,17 @@ def check_replay(findings: Findings, loaded: Loaded, host: ModelHost | None) -> 
         )
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
     model = model.rendered_as(rendering_of(session.rendering, model))
-    drawn = _check_rendering(findings, loaded, model)
+    drawn = yield from _check_rendering(loaded, model)
     plan = _plan(loaded, model, host)
-    _check_plan(findings, loaded, plan)
+    yield from _check_plan(loaded, plan)
     for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
         with host.memory.held(reserved_bytes(plan, len(chain))):
-            _replay(findings, loaded, plan, branch, chain, tolerance)
+            yield from _replay(loaded, plan, branch, chain, tolerance)
     steps = sum(len(branch.steps) for branch in loaded.report.branches)
     return f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}{drawn}"
 
 
-def _check_rendering(findings: Findings, loaded: Loaded, model: LanguageModel) -> str:
+def _check_rendering(loaded: Loaded, model: LanguageModel) -> Comparing:
     """What the model read follows from the prompt, its format and its moment; what cannot be told of it."""
     session, rendering = loaded.report.session, model.prompting
     if rendering.kept is None:
@@ -132,11 +132,11 @@ def _check_rendering(findings: Findings, loaded: Loaded, model: LanguageModel) -
     label = model.rendering_label
     if is_steady(label):
         stated = str(session.fingerprint.get("rendering", ""))
-        findings.same("Fingerprint", "the rendering of the chat template", stated, label)
+        yield same("Fingerprint", "the rendering of the chat template", stated, label)
         fresh = replace(rendering, kept=None)
         for text, stated_tokens in rendering.kept.items():
             read = read_tokens(model.tokenizer, text, fresh)
-            findings.same("What the model read", f"the tokens of {text!r}", stated_tokens, read)
+            yield same("What the model read", f"the tokens of {text!r}", stated_tokens, read)
         return ""
     return "; what the chat template drew at random in the prompt cannot be told"
 
@@ -165,45 +165,45 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
     return Plan(model, policy, prompt, certificate, *drawn, models=further)
 
 
-def _check_plan(findings: Findings, loaded: Loaded, plan: Plan) -> None:
+def _check_plan(loaded: Loaded, plan: Plan) -> Iterator[Compared]:
     """The masked prompt is the tokenizer's, token by token, and the certificate the policy's."""
     session = loaded.report.session
     stated, fresh = preview_from_json(session.policy_settings["preview"]), preview_of(plan)
     for name in ("pieces", "token_count", "masked_count", "branches"):
-        findings.same("Masked prompt", name.replace("_", " "), getattr(stated, name), getattr(fresh, name))
+        yield same("Masked prompt", name.replace("_", " "), getattr(stated, name), getattr(fresh, name))
     template, own = str(session.fingerprint.get("chat_template")), plan.model.chat_template_digest
-    findings.same("Session", "the chat template", template, template if same_digests(own, template) else own)
-    findings.same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
+    yield same("Session", "the chat template", template, template if same_digests(own, template) else own)
+    yield same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
     if loaded.vocabulary is not None:
-        findings.same("Session", "the size of the vocabulary", loaded.vocabulary, plan.model.vocabulary_size)
+        yield same("Session", "the size of the vocabulary", loaded.vocabulary, plan.model.vocabulary_size)
     if loaded.report.thresholds is None:
         claims = plan.policy.certificate(plan.model, str(session.fingerprint["detector"])).text
-        findings.same("Session", "the certificate", session.certificate, claims)
+        yield same("Session", "the certificate", session.certificate, claims)
 
 
 def _replay(
-    findings: Findings, loaded: Loaded, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float
-) -> None:
+    loaded: Loaded, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float
+) -> Iterator[Compared]:
     first = branch.fork_step or 0
     rollout = Rollout(plan, branch.path, chain[:first])
     try:
         for step in chain[first:]:
             place = place_of(branch, step)
             if rollout.finished:
-                findings.expect(False, f"{place}: decoded again, the chain has ended before it ({rollout.finished}).")
+                yield False, f"{place}: decoded again, the chain has ended before it ({rollout.finished})."
                 return
             fresh = rollout.step(step.token_id if step.forced else None)
             if fresh.token_id != step.token_id:
-                findings.same(place, "the emitted token", step.token, fresh.token)
-                _compare_texts(findings, place, step, plan.model.token_text)
+                yield same(place, "the emitted token", step.token, fresh.token)
+                yield from _compare_texts(place, step, plan.model.token_text)
                 # The rest of the chain is compared after the token that was reported.
                 rollout.back()
                 rollout.step(step.token_id)
                 continue
-            _compare_steps(findings, place, step, loaded.computed(fresh, step), tolerance)
-            _compare_texts(findings, place, step, plan.model.token_text)
+            yield from _compare_steps(place, step, loaded.computed(fresh, step), tolerance)
+            yield from _compare_texts(place, step, plan.model.token_text)
         if branch.finished is not None:
-            findings.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
+            yield same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
     finally:
         rollout.close()
 
@@ -216,67 +216,51 @@ _LATER = ("kl_fused_factual", "tv_fused_factual")
 """Numbers that steps stored by earlier versions do not have."""
 
 
-def _compare_steps(
-    findings: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int = 0
-) -> None:
+def _compare_steps(place: str, stated: Step, fresh: Step, tolerance: float, boundary: int = 0) -> Iterator[Compared]:
     """Expect a stored step to be the computed one; ``boundary`` tokens may fall to either side of the threshold."""
-    findings.same(place, "the emitted token", stated.token_id, fresh.token_id)
-    findings.same(place, "the policy's token", stated.policy_token_id, fresh.policy_token_id)
+    yield same(place, "the emitted token", stated.token_id, fresh.token_id)
+    yield same(place, "the policy's token", stated.policy_token_id, fresh.policy_token_id)
     for name in NUMBERS:
-        findings.same(place, name, getattr(stated, name), getattr(fresh, name), tolerance)
+        yield same(place, name, getattr(stated, name), getattr(fresh, name), tolerance)
     for name in FLAGS:
         if not (boundary and name in ("certified", "fallback")):
-            findings.same(place, name, getattr(stated, name), getattr(fresh, name))
+            yield same(place, name, getattr(stated, name), getattr(fresh, name))
     low = stated.set_size if stated.set_size_low is None else stated.set_size_low
     high = stated.set_size if stated.set_size_high is None else stated.set_size_high
     inside = low - boundary <= fresh.set_size <= high + boundary
-    findings.same(place, "the set size", stated.set_size, stated.set_size if inside else fresh.set_size)
+    yield same(place, "the set size", stated.set_size, stated.set_size if inside else fresh.set_size)
     for field in fields(Diagnostics):
         given, other = getattr(stated.diagnostics, field.name), getattr(fresh.diagnostics, field.name)
         if (boundary and field.name == "tv_on_set") or (field.name in _LATER and given is None):
             continue
         size = max(1.0, abs(other or 0.0)) if field.name in _UNBOUNDED else 1.0
-        findings.same(place, field.name, given, other, tolerance * size)
-    _compare_candidates(findings, place, stated, fresh, tolerance, boundary)
-    listed = {part.family: part for part in fresh.families}
-    findings.same(place, "the list of families", [part.family for part in stated.families], list(listed))
-    for part in stated.families:
-        if part.family in listed:
-            other = listed[part.family]
-            for name in ("log_p_masked", "log_joint", "log_tau"):
-                what = f"{name} of the family {part.family}"
-                findings.same(place, what, getattr(part, name), getattr(other, name), tolerance)
-            if not boundary:
-                what = f"the certificate of the family {part.family}"
-                findings.same(place, what, (part.certified, part.state), (other.certified, other.state))
+        yield same(place, field.name, given, other, tolerance * size)
+    left_out = ("certified", "state", "refused_by") if boundary else ()
+    yield from _compare(place, "the families", stated.families, fresh.families, tolerance, left_out)
+    yield from _compare_candidates(place, stated, fresh, tolerance, ("token", *left_out))
 
 
-def _compare_texts(findings: Findings, place: str, stated: Step, text_of: Callable[[int], str]) -> None:
+def _compare_texts(place: str, stated: Step, text_of: Callable[[int], str]) -> Iterator[Compared]:
     """Expect every token of a stored step to read as the tokenizer decodes it."""
     pairs = [(stated.token_id, stated.token), (stated.policy_token_id, stated.policy_token)]
     for token_id, text in dict.fromkeys(pairs + [(row.token_id, row.token) for row in stated.candidates]):
-        findings.same(place, f"the text of the token {token_id}", text, text_of(token_id))
+        yield same(place, f"the text of the token {token_id}", text, text_of(token_id))
 
 
 def _compare_candidates(
-    findings: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int
-) -> None:
+    place: str, stated: Step, fresh: Step, tolerance: float, left_out: Sequence[str]
+) -> Iterator[Compared]:
     rows, listed = ({row.token_id: row for row in step.candidates} for step in (fresh, stated))
-    findings.same(place, "the number of candidates", len(listed), len(rows))
-    left_out = [_likeliest(row) for token_id, row in rows.items() if token_id not in listed]
+    yield same(place, "the number of candidates", len(listed), len(rows))
+    unlisted = [_likeliest(row) for token_id, row in rows.items() if token_id not in listed]
     for row in stated.candidates:
-        other = rows.get(row.token_id)
-        what = f"of {row.token!r} ({row.token_id})"
-        if other is None:
+        what = f"the candidate {row.token!r} ({row.token_id})"
+        if row.token_id in rows:
+            yield from _compare(place, what, row, rows[row.token_id], tolerance, left_out)
+        else:
             # Which of two equally likely tokens ends the list may follow the computer; the emitted one is always there.
-            tied = any(abs(_likeliest(row) - likelihood) <= tolerance for likelihood in left_out)
-            findings.expect(tied, f"{place}: a row {what} is listed among the likeliest tokens, and is none of them.")
-            continue
-        for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
-            findings.same(place, f"{view} {what}", getattr(row, view), getattr(other, view), tolerance)
-        if not boundary:
-            findings.same(place, f"the certificate {what}", row.certified, other.certified)
-            findings.same(place, f"the families that refuse {what[3:]}", row.refused_by, other.refused_by)
+            tied = any(abs(_likeliest(row) - likelihood) <= tolerance for likelihood in unlisted)
+            yield tied, f"{place}: {what} is listed, and is not among the likeliest tokens."
 
 
 def _likeliest(row: Candidate) -> float:
@@ -292,7 +276,7 @@ _NOT_COMPUTED = ("name", "created", "fingerprint")
 
 
 @check(CALIBRATION_CHECK)
-def check_calibration(findings: Findings, loaded: Loaded, host: ModelHost | None, detector: Detector) -> str:
+def check_calibration(loaded: Loaded, host: ModelHost | None, detector: Detector) -> Comparing:
     """Every value of the calibration comes out again from the prompts in the bundle."""
     files, stated = loaded.files or {}, loaded.stated
     if CALIBRATION not in files:
@@ -308,48 +292,42 @@ def check_calibration(findings: Findings, loaded: Loaded, host: ModelHost | None
     parts = detector_parts(stated.fingerprint.detector)
     families = made_of.request.masked_families if parts is None else parts.masked_families
     chosen = detector().adapted(families, made_of.user_list)
-    same = same_digests(chosen.version, stated.fingerprint.detector)
     # Spans that are given need no detector, so that its version may be another one here.
-    if not same and any(row.example.spans is None for row in made_of.rows):
+    if not same_digests(chosen.version, stated.fingerprint.detector) and any(
+        row.example.spans is None for row in made_of.rows
+    ):
         raise Skipped(
             f"spans of its prompts were found by another detector ({stated.fingerprint.detector}) than there is here "
             f"({chosen.version})"
         )
     with host.turn():
         fresh = calibrated_again(model, chosen, made_of.rows, made_of.request, host.memory.room())
-    findings.same("Calibration", "its kind", type(stated).__name__, type(fresh).__name__)
     fingerprint = replace(stated.fingerprint, detector=fresh.fingerprint.detector)
     for name, one, other in fingerprint.differences(fresh.fingerprint):
-        findings.same("Calibration", f"{name} of its fingerprint", one, other)
+        yield same("Calibration", f"{name} of its fingerprint", one, other)
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
-    if type(stated) is type(fresh):
-        _compare(findings, "", stated, fresh, tolerance)
+    yield from _compare("Calibration", "it", stated, fresh, tolerance, _NOT_COMPUTED)
     return f"{len(made_of.rows)} prompts; values within {tolerance:g}"
 
 
-def _compare(findings: Findings, place: str, stated: object, fresh: object, tolerance: float) -> None:
-    """Expect two values to be equal: numbers within the tolerance, and parts of parts one by one."""
+def _compare(
+    place: str, what: str, stated: object, fresh: object, tolerance: float, left_out: Sequence[str] = ()
+) -> Iterator[Compared]:
+    """Compare two values, parts of parts one by one, but for fields that are left out; numbers within the tolerance."""
     if is_dataclass(stated) and type(stated) is type(fresh):
         for field in fields(stated):
-            if field.compare and field.name not in _NOT_COMPUTED:
-                part = f"{place}.{field.name}" if place else field.name
-                _compare(findings, part, getattr(stated, field.name), getattr(fresh, field.name), tolerance)
+            if field.compare and field.name not in left_out:
+                pair = getattr(stated, field.name), getattr(fresh, field.name)
+                yield from _compare(place, f"{field.name} of {what}", *pair, tolerance, left_out)
+    elif isinstance(stated, np.ndarray) and isinstance(fresh, np.ndarray) and stated.shape == fresh.shape:
+        with np.errstate(invalid="ignore"):
+            # Infinities differ by NaN, and are equal only to themselves.
+            near = (stated == fresh) | (np.abs(stated - fresh) <= (tolerance if stated.dtype.kind == "f" else 0))
+        yield bool(near.all()), f"{place}: {np.sum(~near)} entries of {what} differ from those that were computed."
     elif isinstance(stated, np.ndarray) and isinstance(fresh, np.ndarray):
-        _compare_arrays(findings, place, stated, fresh, tolerance)
+        yield same(place, f"the shape of {what}", stated.shape, fresh.shape)
     elif isinstance(stated, tuple) and isinstance(fresh, tuple) and len(stated) == len(fresh):
-        for index, (given, other) in enumerate(zip(stated, fresh, strict=True), 1):
-            _compare(findings, f"{place} {index}", given, other, tolerance)
+        for index, pair in enumerate(zip(stated, fresh, strict=True), 1):
+            yield from _compare(place, f"{index} of {what}", *pair, tolerance, left_out)
     else:
-        findings.same("Calibration", place, stated, fresh, tolerance)
-
-
-def _compare_arrays(findings: Findings, place: str, stated: np.ndarray, fresh: np.ndarray, tolerance: float) -> None:
-    if not findings.same("Calibration", f"the shape of {place}", stated.shape, fresh.shape):
-        return
-    with np.errstate(invalid="ignore"):
-        # Infinities differ by NaN, and are equal to themselves alone.
-        near = (stated == fresh) | (np.abs(stated - fresh) <= (tolerance if stated.dtype.kind == "f" else 0))
-    wrong = np.flatnonzero(~near.reshape(-1))
-    for first in wrong[:1]:
-        what = f"the first of {wrong.size} entries of {place} that differ"
-        findings.same("Calibration", what, stated.reshape(-1)[first], fresh.reshape(-1)[first])
+        yield same(place, what, stated, fresh, tolerance)

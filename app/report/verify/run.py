@@ -1,22 +1,38 @@
-"""The verifier: runs every check on a report or an evidence bundle, and says what lies beyond them."""
+"""The verifier: runs every check on a report or an evidence bundle, and says what no check can tell.
+
+A bundle carries its own digests, so whoever changes one can also write all of them again. Checks recompute; what
+follows from nothing else in the file, and from nothing that the model computes, is listed in
+``assets/reports/untold.yaml`` and in every verification.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
+import yaml
+
+from app.report.bundle import MANIFEST, PROMPTS_FILE, REPORT
 from app.report.signing import Signer, key_file, trusted_keys
-from app.report.verify import numbers, prompts, structure, thresholds
-from app.report.verify.findings import Check, Verification, failed
+from app.report.verify import prompts, steps, structure
+from app.report.verify.findings import Check, Untold, Verification, failed
 from app.report.verify.loaded import Loaded, load
-from app.report.verify.replay import check_calibration, check_logits, check_replay
-from app.report.verify.untold import untold
+from app.report.verify.replay import (
+    CALIBRATION_CHECK,
+    LOGITS_CHECK,
+    REPLAY_CHECK,
+    check_calibration,
+    check_logits,
+    check_replay,
+)
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
 from app.shared.planning import detector_of
 from app.shared.wiring import Services
+from coft_core.assets import assets_path
+from coft_core.fingerprint import WHOLE, shortest_digest
 from coft_core.text.detection import SpanDetector
 
 CHECKS: tuple[Callable[[Loaded], Check], ...] = (
@@ -24,15 +40,15 @@ CHECKS: tuple[Callable[[Loaded], Check], ...] = (
     prompts.check_preview,
     structure.check_times,
     structure.check_verdicts,
-    thresholds.check_certificate,
-    thresholds.check_thresholds,
-    numbers.check_fusion,
-    numbers.check_certified,
-    numbers.check_derived,
-    numbers.check_choices,
-    numbers.check_ranges,
-    thresholds.check_chains,
-    numbers.check_summary,
+    steps.check_certificate,
+    steps.check_thresholds,
+    steps.check_fusion,
+    steps.check_certified,
+    steps.check_derived,
+    steps.check_choices,
+    steps.check_ranges,
+    steps.check_chains,
+    steps.check_summary,
     check_logits,
 )
 """What is checked of the content, in this order; digests and tables come before."""
@@ -102,3 +118,55 @@ def _of_content(loaded: Loaded) -> list[Check]:
             f"The report holds a value that no check can read ({type(error).__name__}: {error}); it is damaged, or was "
             "changed by hand."
         ) from error
+
+
+@cache
+def _listed(section: str) -> tuple[Untold, ...]:
+    data = yaml.safe_load(assets_path("reports", "untold.yaml").read_text("utf-8"))
+    return tuple(Untold(item["file"], tuple(item["fields"]), item["reason"]) for item in data[section])
+
+
+def untold(loaded: Loaded, checks: list[Check]) -> tuple[Untold, ...]:
+    """What no check of these can tell."""
+    made = {check.name for check in checks if check.status != "skipped"}
+    used, missing = bool(loaded.report.session.calibration_label), loaded.lacks_calibration
+    believed = used and not missing and CALIBRATION_CHECK not in made
+    sections = {
+        "always": True,
+        "calibration_missing": used and missing,
+        "calibration_made_again": used and not missing and not believed,
+        "calibration_believed": believed,
+        "prompts_not_used": believed and PROMPTS_FILE in (loaded.files or {}),
+        "without_vocabulary": loaded.vocabulary is None,
+        "without_replay": REPLAY_CHECK not in made,
+        "logits_without_replay": REPLAY_CHECK not in made and LOGITS_CHECK in made,
+        "without_logits": REPLAY_CHECK not in made and LOGITS_CHECK not in made,
+    }
+    listed = [item for section, holds in sections.items() if holds for item in _listed(section)]
+    unsigned = [_signed(loaded)] if any(check.status == "unknown" for check in checks) else []
+    return (*unsigned, *listed, *_shortened(loaded))
+
+
+def _signed(loaded: Loaded) -> Untold:
+    who = "Who made the bundle: it is not signed"
+    if loaded.manifest is not None and loaded.manifest.get("signatures"):
+        who = "Who made the bundle: anybody can sign with a key of their own. Give the auditor's with --key"
+    file = REPORT if loaded.manifest is None else MANIFEST
+    return Untold(file, ("signatures",), f"{who}. Compare its SHA-256 with the one that the auditor published.")
+
+
+def _shortened(loaded: Loaded) -> Iterator[Untold]:
+    session = loaded.report.session
+    texts = {f"session.fingerprint.{name}": str(value) for name, value in session.fingerprint.items()}
+    texts["session.fingerprint_digest"] = session.fingerprint_digest
+    digits = {
+        name: shortest for name, text in texts.items() if (shortest := shortest_digest(text)) not in (None, WHOLE)
+    }
+    if digits:
+        least = min(filter(None, digits.values()))
+        yield Untold(
+            REPORT,
+            tuple(digits),
+            f"These digests are shortened, down to {least} of {WHOLE} digits, as earlier versions wrote them: "
+            "something else with the same beginning can be made with effort.",
+        )

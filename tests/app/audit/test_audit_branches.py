@@ -115,23 +115,3 @@ def test_a_branch_is_linked_compared_and_pruned_with_what_departs_from_it_unless
     expect(page.locator("[role=treeitem]")).to_have_count(3)
     expect(page.locator("#inspector .where")).to_contain_text("step 13 of 38")
     assert [branch.id for branch in services[AuditService].view(1).branches] == [ROOT, AND, HE]
-
-
-@pytest.mark.slow
-def test_two_chains_lie_beside_each_other_from_where_they_part_and_follow_further_steps(audit):
-    page = unfolded(audit, "?session=1&branch=4")
-    act(page, HE, "beside")
-    beside = page.locator(".beside")
-    expect(beside.locator(".parted")).to_have_text("both: and")
-    first = beside.locator("tbody tr").first
-    expect(first.locator("td")).to_contain_text(["2", "the", "−0.53", "he", "+0.89"])
-    expect(first.locator(".gauge i.hot")).to_have_count(2)
-    expect(beside.locator("tbody tr")).to_have_count(37)
-    for width in (768, 1280):
-        page.set_viewport_size({"width": width, "height": 1000})
-        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
-    page.locator("[data-do=step]").click()
-    expect(page.locator(".strip .tok[data-i]")).to_have_count(3)
-    expect(beside.locator("tbody tr").nth(1).locator("td").nth(1)).to_contain_text("filed")
-    beside.get_by_role("button", name="Close").click()
-    expect(beside).to_be_hidden()

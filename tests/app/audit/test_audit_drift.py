@@ -70,19 +70,6 @@ def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, reco
     assert "of a prompt that was audited before" in report.reason
 
 
-def test_drift_of_factorized_masks_is_measured_against_their_own_chains_and_unknown_without_any(wired, tmp_path):
-    number = calibrated(wired, tmp_path, mask_layout="factorized", source="rollout")
-    views = [audit(wired, f"He went {i}", calibration_id=number, mask_layout="factorized", seed=i) for i in range(3)]
-    report = wired[CalibrationService].drift(number)
-    stored = wired[CalibrationService].load(number)
-    assert replace(report, reason="", left_out=()) == drift_report(
-        stored, [audit_summary(view.steps) for view in views if len(view.steps) >= 8]
-    )
-    report = wired[CalibrationService].drift(calibrated(wired, tmp_path))
-    assert report.status == "unknown"
-    assert "record chains" in report.sentence
-
-
 def test_only_audits_like_the_chains_count_and_each_prompt_once(wired, recorded):
     long, short = (-1.0,) * 8, (-1.0,) * 7
     forced = replace(beginning(6, *long), steps=(replace(beginning(6, *long).steps[0], forced=True),) * 8)

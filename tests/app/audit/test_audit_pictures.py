@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 
@@ -13,20 +12,8 @@ from app.audit.service import AuditService
 from app.shared.step_words import step_card
 from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty, unfold
-from tests.story.model import PROMPT
-from tests.story.seed import slowed
 
 PICTURES = ("strip", "scatter", "divergence", "margin")
-DRAWS = """() => {
-  window.draws = [];
-  const react = Plotly.react;
-  Plotly.react = (node, ...rest) => {
-    const { running } = coft.session.state();
-    window.draws.push([node.closest('[id]').id, performance.now(), running]);
-    return react(node, ...rest);
-  };
-}"""
-LEAST_MS = 240
 """What lies at least between two drawings of one chart during a run; a slow machine only makes it longer."""
 POINTS = """() => document.querySelector('[data-plot=scatter]').data.filter((t) => t.mode === 'markers+text')
   .flatMap((t) => t.x.map((x, at) => [t.name, x, t.y[at], t.marker.symbol]))"""
@@ -51,6 +38,7 @@ def test_pictures_are_drawn_once_unfolded_show_what_the_steps_say_and_leave_as_f
     audit, services: Services, tmp_path
 ):
     page = audit("?session=1&branch=3")
+    page.locator(".charted > summary").click()
     steps = services[AuditService].view(1, 3).steps
     expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
     expect(page.locator(".pictures svg.main-svg")).to_have_count(0)
@@ -99,25 +87,3 @@ def test_pictures_are_drawn_once_unfolded_show_what_the_steps_say_and_leave_as_f
         assert (tmp_path / kind).read_bytes().startswith(beginning)
     unfold(page, 4)
     assert faulty(page) == []
-
-
-@pytest.mark.slow
-def test_a_run_draws_each_chart_a_few_times_a_second_and_those_out_of_sight_not_at_all(
-    audit, services: Services, monkeypatch
-):
-    page = audit()
-    page.locator("#prompt").fill(PROMPT)
-    expect(page.locator(".spanlist tbody tr")).to_have_count(2)
-    page.locator("[data-do=step]").click()
-    expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
-    page.evaluate(DRAWS)
-    slowed(monkeypatch, services, 0.02)
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".count")).to_contain_text("64 of 64 steps")
-    page.locator("#steps-plot").scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('#steps-plot').data[0].x.length > 35")
-    during = [(name, at) for name, at, running in page.evaluate("window.draws") if running]
-    assert {name for name, _ in during} <= {"candidates-plot", "steps-plot"}
-    for chart in ("candidates-plot", "steps-plot"):
-        times = [at for name, at in during if name == chart]
-        assert all(later - earlier >= LEAST_MS for earlier, later in itertools.pairwise(times)), times

@@ -8,16 +8,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from app.batch.service import BatchService
 from app.shared.errors import ServiceError
 from app.shared.policies import parameter_values, policy_info
 from app.shared.wiring import Services
 from tests.story.model import LONG_PROMPT
 from tests.story.seed import newest
-
-
-def choose(page: Page, policy: str) -> None:
-    page.get_by_label("Policy", exact=True).select_option(policy)
 
 
 def start(page: Page) -> None:
@@ -113,27 +108,3 @@ def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and
     expect(page.get_by_role("button", name="Reset to defaults")).to_be_disabled()
     start(page)
     assert settings_of(services).parameters == ()
-
-
-@pytest.mark.slow
-def test_other_pages_take_every_method_with_its_parameters(visit, services: Services, tmp_path):
-    page = visit("/batches?policy=sdd")
-    expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")
-    path = tmp_path / "set.csv"
-    path.write_text("prompt,group\nDoes he get it?,a\n", "utf-8")
-    page.locator("#prompt-set input[type=file]").set_input_files(path)
-    expect(page.locator("#preview li")).to_have_count(1)
-    page.get_by_label("Decay", exact=True).fill("20")
-    page.locator("#run").click()
-    expect(page.locator(".batchhead")).to_contain_text("Self-debiasing, Decay 20")
-    assert services[BatchService].view(1).request.settings.parameters == (("decay", 20.0),)
-    page.goto(f"{page.url.rsplit('/', 1)[0]}/swap")
-    fold = page.locator("#swap-settings > .label-wrap")
-    fold.click()
-    choose(page, "sdd")
-    page.get_by_label("Decay", exact=True).fill("20")
-    expect(fold).to_have_attribute("data-summary", "Self-debiasing, Decay 20")
-    for _ in range(2):
-        fold.click()
-    expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")
-    expect(page.get_by_label("Decay", exact=True)).to_have_value("20")

@@ -7,14 +7,11 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
-from tests.browser import served
 from tests.story.model import EMBEDDED
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -83,53 +80,3 @@ def test_a_reviewer_calibrates_the_embedded_model_on_her_own_prompts_and_audits_
     assert [row["chosen_by"] for row in rows][-1] == "reviewer"
     assert len(rows) == 4
     keep_what_was_certified(rows)
-
-
-@pytest.mark.slow
-def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(embedded, page, picture, tmp_path):
-    tokens = page.locator(".strip .tok[data-i]")
-    wired, url = embedded
-    page.goto(url)
-    expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
-    page.locator("#prompt").fill(PROMPT)
-    expect(page.locator(".spanlist tbody tr")).to_have_count(1)
-    expect(page.locator(".spanlist tbody tr")).to_contain_text("gender")
-    expect(page.locator(".masked b")).to_have_count(1)
-    for number in (1, 2, 3):
-        page.locator("[data-do=step]").click()
-        expect(tokens).to_have_count(number)
-    page.locator("[data-do=back]").click()
-    expect(page.locator("#inspector .where")).to_contain_text("step 2 of 3")
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".count")).to_contain_text(" · ")
-    expect(page.locator("[data-do=go]")).to_be_disabled()
-    expect(page.locator(".answer")).to_have_count(2)
-    page.locator(".madewith > summary").click()
-    expect(page.locator(".madewith dl")).to_contain_text("float32, steps")
-    expect(page.locator(".madewith dl")).to_contain_text("preallocated memory")
-    expect(page.locator(".madewith dl")).to_contain_text(
-        re.compile(r"log-probabilities agree within 0\.0000[\d]+ nats, float32")
-    )
-    page.locator(".madewith > summary").click()
-    expect(page.locator("details.computed")).to_contain_text("Keys and values")
-    page.locator("[data-do=contribute]").click()
-    expect(page.locator(".matrix .lines > div")).to_have_count(1)
-    expect(page.locator("#facts .shares tbody tr.total")).to_have_count(1)
-    picture(page, "real-audit-1440-light")
-    length = tokens.count()
-    page.locator(".tok[data-i='1']").click()
-    page.locator("#typed").fill(" she")
-    page.keyboard.press("Enter")
-    expect(tokens).to_have_count(2)
-    expect(page.locator("#inspector .where")).to_contain_text("you forced it")
-    rows = report_of(page, tmp_path / "report.csv")
-    address = page.url
-    assert len(rows) == length + 1
-    keep_what_was_certified(rows)
-    assert all("preallocated memory" in row["computed"] for row in rows)
-    with open_services(wired.settings, owns_store=True) as again, served(again) as url:
-        page.goto(f"{url}/?{address.split('?', 1)[1]}")
-        expect(tokens).to_have_count(2)
-        expect(page.locator("#prompt")).to_have_value(PROMPT)
-        page.locator("[data-do=step]").click()
-        expect(tokens).to_have_count(3)

@@ -10,13 +10,10 @@ import pytest
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
-from app.cli import main
 from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
-from app.swap.service import SwapService
-from app.swap.types import SwapRequest, SwapResult
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.types import Span
@@ -105,19 +102,6 @@ def test_an_audit_goes_on_tomorrow_with_the_prompt_that_it_was_begun_with(wired,
     assert list(plan.prompt.factual_ids) == record.rendering["texts"][0]["ids"]
 
 
-def test_a_session_of_an_earlier_version_renders_its_prompt_anew(wired, today):
-    session = wired[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
-    before = wired[AuditService]._sessions.get(session)
-    old = replace(before, rendering=None)
-    first = wired[AuditService]._live.plan(old)
-    assert first.warnings == ()
-    today.now_is = TUESDAY
-    second = wired[AuditService]._live.plan(old)
-    assert first.prompt.factual_ids != second.prompt.factual_ids
-    assert len(first.prompt.factual_ids) == len(second.prompt.factual_ids)
-    assert first.policy.fingerprint(first.model, "d").rendering == ""
-
-
 def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(wired, today, tmp_path):
     number = calibrated(wired, tmp_path)
     job = max(wired[JobService].list(), key=lambda one: one.id)
@@ -178,52 +162,9 @@ def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(wired, toda
     assert "Prompt, spans and settings" in names
 
 
-def test_the_command_line_prompts_without_the_template_and_as_of_a_day_and_tells_of_another_language(
-    tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    monkeypatch.setenv("COFT_PIPELINE", "none")
-
-    def ran(*options, prompt=PROMPT, model="dated"):
-        audit = ["audit", "--prompt", prompt, "--model", model, "--steps", "1", "--policy", "vanilla"]
-        return main([*audit, *options], lambda: services(Settings(), loader=load)), *capsys.readouterr()
-
-    for options, day in ((["--chat-date", "2025-07-01"], "2025-07-01"), (["--prompt-format", "chat"], "2026-03-02")):
-        code, out, _ = ran(*options)
-        assert (code, f"as of {day}" in out) == (0, True)
-    code, out, _ = ran("--no-chat-template")
-    assert (code, "as of " in out) == (0, False)
-    code, _, error = ran("--chat-date", "soon")
-    assert (code != 0, "2026-11-21" in error) == (True, True)
-    code, out, _ = ran(prompt="Die Krankenschwester sagte, dass der Arzt nicht kam.", model="plain")
-    assert (code, "in German" in out) == (0, True)
-
-
-def test_the_preview_a_session_and_its_report_tell_of_a_text_in_another_language(wired, tmp_path):
-    prompt = "La enfermera dijo que el médico no quería hablar con ella."
-    settings = replace(SETTINGS, model="plain")
-    view = wired[AuditService].start(StartAudit(prompt, settings))
-    told = [wired[AuditService].preview(prompt, (), settings).warnings, view.warnings]
-    assert all(any("in Spanish" in warning for warning in warnings) for warnings in told)
-    page = wired[ReportService].write(view.session_id, "html", tmp_path).read_text("utf-8")
-    assert "in Spanish" in page
-    assert "plain text" in page
-
-
 def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wired, tmp_path):
     path = tmp_path / "prompts.csv"
     path.write_text("prompt\nThe nurse said he\nThe doctor said she\n", "utf-8")
     settings = replace(SETTINGS, policy="vanilla", max_new_tokens=1)
     number = wired[BatchService].submit(wired[BatchService].parse(path), BatchRequest("two", settings))
     assert wired[BatchService].view(number).request.settings.chat_date == "2026-03-02"
-
-
-def test_a_chain_of_a_swap_is_begun_as_a_session_with_the_prompt_that_it_had(wired, today):
-    settings = replace(SETTINGS, policy="vanilla", max_new_tokens=3, greedy=True)
-    change = SwapRequest(PROMPT, settings, SPANS, pronouns=("she",), max_new_tokens=3)
-    *_, result = wired[SwapService].run(change)
-    assert isinstance(result, SwapResult)
-    chain = result.outcomes[0].policy
-    today.now_is = TUESDAY
-    session = wired[AuditService].start(chain.start).session_id
-    assert stepped(wired, session, 3) == [step.token_id for step in chain.steps]

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.reread_service import KEPT_BYTES, NO_ALPHA, NOT_COFT, RereadService, StoredChains
-from app.audit.rereading import RereadRequest
+from app.audit.reread import NO_ALPHA, NOT_COFT, RereadRequest, RereadService
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
@@ -17,8 +16,6 @@ from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
 from coft_core.policies.coft import CoftPolicy
 from coft_core.types import Span
-from db.database import Database
-from db.sessions import SessionsRepository
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 SPANS = (Span(35, 37, "gender"),)
@@ -223,22 +220,3 @@ def test_what_cannot_be_read_says_why(wired, adopted):
     assert wired[RereadService].read(RereadRequest(free.session_id, 0.2)).alpha is None
     with pytest.raises(ServiceError, match="does not belong"):
         wired[RereadService].read(RereadRequest(free.session_id, branch_id=vanilla.branch_id))
-
-
-def test_decoded_chains_are_read_from_the_store_once_as_far_as_they_are_not_too_large(wired, session, monkeypatch):
-    with Database(wired.settings.database_url) as database:
-        sessions = SessionsRepository(database)
-        branch = sessions.branch(session.branch_id)
-        asked: list[int] = []
-        plain = sessions.chain
-
-        def counted(branch_id, first=0):
-            found = plain(branch_id, first)
-            asked.append(len(found))
-            return found
-
-        monkeypatch.setattr(sessions, "chain", counted)
-        for kept_bytes, again in ((KEPT_BYTES, 0), (9, len(session.steps))):
-            chains = StoredChains(sessions, kept_bytes)
-            assert chains.of(branch) == chains.of(branch)
-            assert asked[-2:] == [len(session.steps), again]

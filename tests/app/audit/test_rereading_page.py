@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 from playwright.sync_api import Page, expect
 
-from app.audit.reread_service import RereadService
-from app.audit.rereading import Rereading, RereadRequest
 from app.audit.service import AuditService
-from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
-from tests.story.model import PROMPT
 from tests.story.seed import calibrate, prompt_set
 
 
@@ -77,35 +70,6 @@ def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_a
 
 
 @pytest.mark.slow
-def test_the_newest_wish_is_shown_last_what_is_typed_stays_and_new_tokens_join_the_reading(
-    audit, services: Services, monkeypatch
-):
-    answering, asked = threading.Event(), []
-    read = services[RereadService].read
-
-    def late(request: RereadRequest) -> Rereading:
-        asked.append(request)
-        answering.wait(20)
-        return read(request)
-
-    page = opened(audit)
-    monkeypatch.setattr(services[RereadService], "read", late)
-    try:
-        page.locator("#reread-lam-number").fill("0.9")
-        page.wait_for_function("() => window.performance && document.querySelector('#reread-lam').value === '0.9'")
-        page.locator("#reread-lam-number").fill("1")
-    finally:
-        answering.set()
-    expect(marked(page, "other")).to_have_count(2)
-    expect(page.locator("#reread-lam-number")).to_have_value("1")
-    assert asked[-1].lam == 1
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".count")).to_contain_text("64 of 64 steps")
-    expect(page.locator(".restrip .rt")).to_have_count(64)
-    expect(page.locator(".told-now .token")).to_contain_text("of 64 tokens")
-
-
-@pytest.mark.slow
 def test_a_lambda_with_a_calibration_of_its_own_is_offered_and_its_token_leads_to_a_new_audit_or_a_branch(
     audit, services: Services, tmp_path: Path
 ):
@@ -131,32 +95,3 @@ def test_a_lambda_with_a_calibration_of_its_own_is_offered_and_its_token_leads_t
     expect(page.locator(".crumbs .node.on")).to_contain_text("they")
     expect(page.locator("#inspector .where")).to_contain_text("step 4 of 4")
     assert services[AuditService].view(1).settings.lam == 0.6
-
-
-@pytest.mark.slow
-def test_without_thresholds_only_lambda_can_be_moved_and_a_chain_that_cannot_be_read_says_why(
-    visit, services: Services
-):
-    audits = services[AuditService]
-    audits.step(2)
-    made = audits.start(StartAudit(PROMPT, AuditSettings(policy="vanilla"), None, "plain"))
-    audits.step(made.session_id)
-    page = visit("/?session=2")
-    expect(page.locator("#reread-lam")).to_be_enabled()
-    expect(page.locator("#reread-alpha")).to_be_disabled()
-    page.goto(f"{page.url.partition('?')[0]}?session={made.session_id}")
-    expect(page.locator(".rereading .why")).to_contain_text("Vanilla")
-    expect(page.locator("#reread-lam")).to_be_hidden()
-
-
-@pytest.mark.usefixtures("services")
-def test_another_program_reads_an_audit_by_the_endpoint_as_the_page_does(address):
-    client = Client(address, verbose=False)
-    read = client.predict(1, 1.0, 0.1, api_name="/reread_audit")
-    assert (read["first"], read["differing"], read["thresholds"]) == (4, 2, "mismatch")
-    assert read["steps"][3]["policy_token"] == " they"
-    assert read["certified"] == 0
-    own = client.predict(1, api_name="/reread_audit")
-    assert (own["lam"], own["alpha"], own["first"]) == (0.6, 0.1, None)
-    with pytest.raises(AppError, match="lambda is 3"):
-        client.predict(1, 3.0, api_name="/reread_audit")

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.service import AuditService
-from app.audit.until import RunUntil, met, until_from_text
+from app.audit.service import AuditService, RunUntil, met, until_from, until_from_text
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span
@@ -60,13 +59,19 @@ def test_what_needs_a_threshold_or_a_number_is_refused_before_anything_is_writte
             next(wired[AuditService].run(start(wired).session_id, until=until))
 
 
-def test_conditions_are_read_from_text_and_other_text_is_refused():
-    for text, until in (
-        ("fallback", RunUntil("fallback")), ("sensitive", RunUntil("sensitive", threshold=0.5)),
-        ("sensitive:0.75", RunUntil("sensitive", threshold=0.75)), ("overruled", RunUntil("overruled")),
-        ("steps:20", RunUntil("steps", steps=20)),
-    ):  # fmt: skip
-        assert until_from_text(text) == until
+def test_conditions_are_read_from_text_and_from_the_browser_and_others_are_refused():
+    for text, sent, until in (
+        ("fallback", {"kind": "fallback", "threshold": 0.5, "steps": 20}, RunUntil("fallback")),
+        ("sensitive", {"kind": "sensitive", "threshold": 0.5}, RunUntil("sensitive", threshold=0.5)),
+        ("sensitive:0.75", {"kind": "sensitive", "threshold": 0.75}, RunUntil("sensitive", threshold=0.75)),
+        ("overruled", {"kind": "overruled"}, RunUntil("overruled")),
+        ("steps:20", {"kind": "steps", "steps": 20}, RunUntil("steps", steps=20)),
+    ):
+        assert until_from_text(text) == until_from(sent) == until
+    assert until_from(None) is None
     for text in ("", "steps", "steps:x", "fallback:2", "sensitive:much", "end"):
         with pytest.raises(ServiceError, match="steps:20"):
             until_from_text(text)
+    for sent in ({"kind": "steps", "steps": None}, {"kind": "sensitive"}):
+        with pytest.raises(ServiceError, match="is missing"):
+            until_from(sent)

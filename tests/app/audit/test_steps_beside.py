@@ -5,12 +5,16 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
+from app.audit.live import STEPPED_ELSEWHERE
 from app.audit.service import AuditService
+from app.bootstrap import services as open_services
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span
+from db.sessions import SessionsRepository
 from db.types import NotFoundError
 from tests.app.shared.test_rollout_pool import run_all
+from tests.conftest import load_tiny
 
 SECONDS = 120
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=7, top_p=1.0)
@@ -74,9 +78,14 @@ def test_what_is_known_of_a_branch_is_asked_again_where_it_may_have_changed(wire
         wired[AuditService].step(other.session_id, other.branch_id)
 
 
-def test_a_live_branch_that_another_process_has_deleted_is_not_stepped(wired):
-    view = start(wired, PROMPTS[0])
-    wired[AuditService].step(view.session_id, view.branch_id)
-    wired[AuditService]._sessions.delete(view.session_id)
-    with pytest.raises(NotFoundError, match="may have been deleted"):
-        wired[AuditService].step(view.session_id, view.branch_id)
+def test_a_session_that_another_server_went_on_with_says_so_and_goes_on_after_a_reload(wired):
+    with open_services(wired.settings, loader=load_tiny) as other:
+        view = wired[AuditService].start(StartAudit("The nurse said that he", AuditSettings(model="tiny")))
+        wired[AuditService].step(view.session_id)
+        other[AuditService].step(view.session_id)
+        with pytest.raises(ServiceError) as refused:
+            wired[AuditService].step(view.session_id)
+        assert str(refused.value) == STEPPED_ELSEWHERE
+        wired[AuditService].step(view.session_id)
+        chain = wired[SessionsRepository].chain(view.branch_id)
+        assert [step.index for step in chain] == [0, 1, 2]

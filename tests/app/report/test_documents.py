@@ -7,7 +7,6 @@ import math
 import re
 import tomllib
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from app.report.document import (
     branch_records,
     canonical,
     chains_in,
-    digest_of,
     report_from,
     report_text,
 )
@@ -45,23 +43,6 @@ def test_a_report_comes_back_exactly_and_holds_all_that_is_stored(audited):
         assert chains_in(report) == {branch: tuple(chain) for branch, chain in data.chains.items()}
         assert report.log == tuple(replace(record, id=record.entry) for record in data.log)
         assert report.drift == data.drift
-
-
-def test_a_report_of_steps_without_a_divergence_from_vanilla_keeps_its_digest(audited):
-    """An earlier version wrote reports without these fields, and their digests were made of what they hold."""
-    text = audited.wired[ReportService].json(audited.sessions["joint"])
-    earlier = json.loads(text)
-    for branch in earlier["branches"]:
-        for step in branch["steps"]:
-            assert step.pop("kl_fused_factual") >= 0
-            assert 0 <= step.pop("tv_fused_factual") <= 1
-    read = report_from(json.dumps(earlier))
-    assert "fused_factual" not in report_text(read)
-    for branch in earlier["branches"]:
-        branch["created_at"] = datetime.fromisoformat(branch["created_at"])
-        for step in branch["steps"]:
-            step["created_at"] = datetime.fromisoformat(step["created_at"])
-    assert digest_of(read.branches) == digest_of(earlier["branches"])
 
 
 def test_a_report_keeps_text_that_no_encoding_takes_and_infinite_numbers_but_no_nan(audited):

@@ -52,11 +52,6 @@ def exported(page: Page) -> None:
         assert waiting.value.suggested_filename == f"coft-audit-session-1{SUFFIXES[kind]}"
 
 
-@pytest.mark.slow
-def test_review_offers_all_exports_of_its_session(visit) -> None:
-    exported(visit("/review?session=1"))
-
-
 @pytest.mark.parametrize("kind", ["html", pytest.param("pdf", marks=pytest.mark.slow)])
 def test_audit_offers_all_exports_and_a_formal_report_is_signed_in_a_dialog_and_holds_what_was_typed(
     kind: str, audit
@@ -70,17 +65,6 @@ def test_audit_offers_all_exports_and_a_formal_report_is_signed_in_a_dialog_and_
     assert "Förmlicher Bericht" in text
     assert "Dr. R. Osei" in text
     assert QUESTION in text
-
-
-@pytest.mark.slow
-def test_a_formal_report_that_is_cancelled_writes_nothing_and_gives_the_focus_back(audit) -> None:
-    page = signed(opened(audit("?session=1")), "Formal report (HTML)")
-    downloads: list[object] = []
-    page.on("download", lambda item: downloads.append(item))
-    page.locator("#formal").get_by_role("button", name="Cancel").click()
-    expect(page.locator("#formal")).to_be_hidden()
-    expect(page.locator("[data-do=report]")).to_be_focused()
-    assert downloads == []
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from app.report.bundle import CALIBRATION, REPORT
 from app.report.bundle import PROMPTS_FILE as PROMPTS
 from app.report.service import ReportService
 from app.report.verify.replay import check_calibration, check_replay
-from app.report.verify.untold import untold
+from app.report.verify.run import untold
 from app.shared.errors import ServiceError
 from app.shared.thresholds import reading_for
 from coft_core.conformal.calibration import Calibration

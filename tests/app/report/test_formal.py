@@ -10,16 +10,13 @@ from pathlib import Path
 
 import pypdf
 import pytest
-from markupsafe import escape
 
 from app.calibrate.words import evenness_sentence
 from app.report import formal
 from app.report.pdf import pdf_of
-from app.report.service import FORMAL, ReportService
+from app.report.service import ReportService
 from app.shared.errors import ServiceError
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statement
-from coft_core import effects, messages
-from coft_core.assets import assets_path
 from coft_core.conformal.bins import BinEvenness
 from coft_core.conformal.part import OTHER_THRESHOLDS, ChainRecord, Iteration
 from coft_core.conformal.shift import Shift
@@ -55,24 +52,6 @@ def placeholders(text):
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-def asked():
-    """Names of messages that the program asks for; those that it puts together are patterns."""
-    folder = Path(formal.__file__).parent
-    template = assets_path("reports", "formal.html.j2").read_text("utf-8")
-    # The template puts these together from a law and the provisions that its annex answers.
-    yield from (rf"annex\.{law}(_intro)?" for law in ("nyc", "eu12", "eu15"))
-    answered = re.findall(r'"(\w+)"', (folder / "formal.py").read_text("utf-8"))
-    yield from (rf"(nyc|eu12|eu15)\.{name}" for name in answered)
-    yield from (rf"rates\.{kind}" for kind in ("selection", "scoring"))
-    for text in (
-        *((folder / name).read_text("utf-8") for name in ("formal.py", "findings.py")),
-        *(Path(module.__file__).read_text("utf-8") for module in (effects, messages)),
-        template,
-    ):
-        for name in re.findall(r"""["']([a-z0-9_]+\.[a-z0-9_{}' =!.()-]+)["']""", text):
-            yield re.sub(r"\\\{.*?\\\}", ".+", re.escape(name))
-
-
 def test_messages_exist_in_every_language_with_the_same_placeholders_and_differ_in_every_sentence():
     for language in LANGUAGES:
         known, english = catalogue(language).messages, catalogue("en").messages
@@ -83,14 +62,6 @@ def test_messages_exist_in_every_language_with_the_same_placeholders_and_differ_
         assert all(text.strip() for text in known.values())
     english, german = catalogue("en").messages, catalogue("de").messages
     assert [name for name, text in english.items() if len(text) > 30 and text == german[name]] == []
-
-
-def test_no_message_is_left_that_nothing_says():
-    patterns = [re.compile(rf"{pattern}(_one|_many|_asks)?") for pattern in set(asked())]
-    # Those of stored sentences are found by what they say.
-    names = [name for name in catalogue("en").messages if not name.startswith("warnings.")]
-    unused = [name for name in names if not any(pattern.fullmatch(name) for pattern in patterns)]
-    assert unused == []
 
 
 UNEVEN, EVEN = BinEvenness("5–8", 4, 40, 0.0, 0.025), BinEvenness("9–16", 8, 40, 0.6, 0.025)
@@ -118,16 +89,6 @@ def test_what_is_stored_in_english_is_said_in_the_report_s_language_with_its_val
     assert "der Schritte 5–8 und 257 und später weichen" in said
     assert "Niveau 0,05, 3 Gruppen verglichen" in said
     assert catalogue("de").stored("Somebody’s own words.") == ("Somebody’s own words.", "en")
-
-
-def test_a_german_report_says_its_warnings_in_german(audited):
-    number = audited.sessions["joint"]
-    stored = audited.wired[ReportService].data(number).record.warnings
-    page = audited.wired[ReportService].formal(number, replace(STATEMENT, language="de"))
-    for warning in stored:
-        said, language = catalogue("de").stored(warning)
-        assert f'<li lang="{language}">{escape(said)}</li>' in page
-        assert language == "de" or warning in page
 
 
 def test_numbers_are_written_as_the_language_does_and_one_that_there_is_not_is_refused():
@@ -163,13 +124,6 @@ def test_the_first_page_of_the_pdf_says_who_asked_what_was_found_and_what_is_not
     for annex in ("nyc", "eu12", "eu15"):
         assert say.say(f"annex.{annex}") not in first
         assert say.say(f"annex.{annex}") in rest
-
-
-def test_the_finding_leads_and_stands_before_thresholds_and_verdicts(audited):
-    page = audited.wired[ReportService].formal(audited.sessions["joint"], STATEMENT)
-    places = [page.index(text) for text in ("likel", "Certified at", "1 unfair", "What is not claimed")]
-    assert places == sorted(places)
-    assert "certified" not in page.replace("certified set", "").replace("Certified at", "")
 
 
 def test_every_kind_of_session_has_a_formal_report_in_every_language(audited):
@@ -216,13 +170,6 @@ def test_a_batch_without_rules_says_that_no_rate_is_given_and_one_without_sessio
     assert "no rule says how a score is read from a text" in page
     with pytest.raises(ServiceError, match="has no finished session to report"):
         audited.wired[ReportService].formal_batch(replace(plain, sessions=()), STATEMENT, "formal")
-
-
-@pytest.mark.slow
-def test_the_same_session_and_statement_give_the_same_bytes(audited):
-    service, number = audited.wired[ReportService], audited.sessions["joint"]
-    for kind in FORMAL:
-        assert service.content(number, kind, STATEMENT) == service.content(number, kind, STATEMENT)
 
 
 def test_hostile_words_of_the_auditor_are_shown_as_text(audited):

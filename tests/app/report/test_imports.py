@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.reread_service import RereadService
-from app.audit.rereading import RereadRequest
+from app.audit.reread import RereadRequest, RereadService
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.report.bundle import MANIFEST, REPORT, pack

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.audit.reread_service import RereadService
-from app.audit.rereading import RereadRequest
-from app.audit.service import AuditService
+from app.audit.reread import RereadRequest, RereadService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.report.bundle import REPORT
 from app.report.service import ReportService
-from app.report.tables import COLUMNS, COMPUTED, RANGES
-from app.report.words import step_sentence
 from app.shared.policies import policy_info
 from db.sessions import SessionsRepository
 from tests.app.report.conftest import audit, calibrate, check_named, failures, files_of, load_tiny
@@ -147,12 +143,3 @@ def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits
         for row in read.rows:
             says = row.now.state == "calibrated"
             assert row.now.certified is (says and row.then.log_p_factual >= thresholds.threshold(row.index))
-
-
-def test_tables_of_other_sessions_keep_their_columns_and_a_step_the_probability_that_is_compared(audited):
-    table = audited.wired[ReportService].csv(audited.sessions["joint"])
-    assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED, *RANGES, "certified_at"]
-    view = audited.wired[AuditService].view(audited.sessions["joint"])
-    step = next(step for step in view.steps if step.state == "calibrated" and not step.fallback)
-    assert "lower probability" in step_sentence(step)
-    assert "probability as typed" in step_sentence(step, "coft-single-branch")

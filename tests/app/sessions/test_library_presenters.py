@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.sessions.page import library_query
-from app.sessions.service import BatchFold, FoldedPage, LibraryQuery
+from app.sessions.service import BatchFold, FoldedPage, LibraryQuery, Run
 from app.sessions.words import page_message
 from app.shared.errors import ServiceError
 from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
@@ -25,7 +25,7 @@ def shown(*entries, total=None, query=None):
     count = len(entries) if total is None else total
     wanted = query or LibraryQuery(page_size=25)
     pages = max(1, -(-count // wanted.page_size))
-    return page_message(FoldedPage(entries, count, count, wanted.page, pages), STORED, wanted)
+    return page_message(FoldedPage(entries, count, count, wanted.page, pages), {7: "“he” is likelier."}, STORED, wanted)
 
 
 def test_text_from_the_outside_is_shown_and_never_run():
@@ -80,7 +80,7 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
 
     def said(**changes):
         page = FoldedPage((BatchFold(replace(batch, **changes)), ENTRY), 9, 2, 1, 1)
-        return " ".join(str(page_message(page, STORED, LibraryQuery())["html"]).split())
+        return " ".join(str(page_message(page, {}, STORED, LibraryQuery())["html"]).split())
 
     assert "in 6 of 8." in said()
     assert "certified at 30 of 32 tokens, missed at 2" in said()
@@ -89,4 +89,13 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
     assert "of 8 judged<" in said()
     assert "of 8 judged, 2 hidden<" in said(hidden_count=2)
     later = FoldedPage((BatchFold(batch), ENTRY), 60, 27, 2, 2)
-    assert page_message(later, STORED, LibraryQuery(page=2, page_size=25))["where"] == "26–27 of 27 rows, 60 sessions"
+    message = page_message(later, {}, STORED, LibraryQuery(page=2, page_size=25))
+    assert (message["where"], message["batches"], message["ids"]) == ("26–27 of 27 rows, 60 sessions", [3], [7])
+
+
+def test_an_audit_is_titled_by_its_finding_with_name_and_prompt_below_and_a_run_by_its_name():
+    said = str(shown(ENTRY, Run("Tuning", "Ward sweep", "./tune?run=4", "100 %, finished", NOW))["html"])
+    places = [
+        said.index(text) for text in ("“he” is likelier.", ">Ward<", "The nurse said he", "Tuning", "./tune?run=4")
+    ]
+    assert places == sorted(places)

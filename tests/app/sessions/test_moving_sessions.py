@@ -8,7 +8,6 @@ from sqlalchemy import select
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.lists.service import UserListService
-from app.report.imports import BundleImports
 from app.report.service import ReportService
 from app.report.verify.run import BundleVerifier
 from app.review.log import VerdictRequest
@@ -190,25 +189,6 @@ def test_what_cannot_be_moved_is_refused_with_the_reason_and_nothing_of_the_sele
             moves.move([], "There")
     with in_project(THERE):
         assert SessionsRepository(wired.database).list() == []
-
-
-@pytest.mark.slow
-def test_an_imported_session_moves_with_its_bundle_unless_the_other_project_has_it(wired, moves, asked, tmp_path):
-    audits, imports = wired[AuditService], wired[BundleImports]
-    bundle = tmp_path / "one.zip"
-    with in_project(HERE):
-        view = audits.start(asked)
-        list(audits.run(view.session_id))
-        bundle.write_bytes(wired[ReportService].bundle(view.session_id))
-        imported = imports.add(bundle).session_id
-        moves.move([imported], "There")
-        again = imports.add(bundle)
-        assert not again.already
-        with pytest.raises(ConflictError, match=f"the same bundle as session {imported}"):
-            moves.move([again.session_id], "There")
-    with in_project(THERE):
-        assert imports.add(bundle).session_id == imported
-        assert wired[ReportService].bundle(imported) == bundle.read_bytes()
 
 
 def test_who_sees_one_project_alone_moves_nothing_and_others_move_to_their_own_alone(wired, moves):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.audit.finding import title
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
@@ -15,7 +16,7 @@ from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.sessions.page import library_query
-from app.sessions.service import LibraryQuery, SessionLibrary
+from app.sessions.service import LibraryQuery, Run, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch
@@ -48,6 +49,34 @@ def test_a_query_past_the_end_shows_the_last_page_and_the_true_total(wired):
     for change in ({"page": 0}, {"page_size": 0}, {"page_size": 10_000}):
         with pytest.raises(ServiceError, match="count pages from 1"):
             wired[SessionLibrary].search(LibraryQuery(**change))
+
+
+def test_runs_have_their_place_by_time_on_every_page_of_the_list(wired):
+    now = datetime.now(UTC)
+    for index in range(5):
+        start(wired, f"s{index}")
+    runs = [Run("Tuning", f"r{n}", "", "", now + timedelta(days=n)) for n in (2, 1, -1, -2)]
+    for down, order in ((True, "r2 r1 s4 s3 s2 s1 s0 r-1 r-2"), (False, "r-2 r-1 s0 s1 s2 s3 s4 r1 r2")):
+        for size in (1, 2, 4, 9):
+            query, shown = LibraryQuery(page_size=size, descending=down), []
+            for page in range(1, -(-9 // size) + 1):
+                found = wired[SessionLibrary].folded(replace(query, page=page), (), runs)
+                shown += [row.name for row in found.rows]
+                assert (found.total, found.row_total, found.pages) == (5, 9, -(-9 // size))
+            assert shown == order.split(), size
+    found = wired[SessionLibrary].folded(LibraryQuery(order="name", descending=False, page_size=6, page=2), (), runs)
+    assert [row.name for row in found.rows] == ["r1", "r-1", "r-2"]
+
+
+def test_an_audit_is_listed_with_what_it_found_as_far_as_it_has_been_written(wired):
+    view = start(wired)
+    assert wired[AuditService].finding(view.session_id) == ""
+    wired[AuditService].step(view.session_id)
+    page = wired[SessionLibrary].folded(LibraryQuery())
+    found, refers = wired[SessionLibrary].findings(page)[view.session_id], wired[AuditService].refers(view.session_id)
+    assert (refers(" he"), refers(" nurse")) == (True, False)
+    assert found == title(["he"], wired[AuditService].view(view.session_id).steps, refers)
+    assert "he" in found
 
 
 def test_days_are_inclusive(wired):
@@ -166,16 +195,6 @@ def test_pruning_says_before_what_goes_and_then_takes_exactly_that(wired):
     again = fork(wired, view, 1, "x")
     assert again.branch_id not in {first.branch_id, inner.branch_id}
     assert wired[AuditService].step(view.session_id, view.branch_id) is not None
-
-
-def test_the_tree_tells_length_end_and_token_of_branches_also_of_renamed_ones(wired):
-    view = start(wired, steps=6)
-    branch = fork(wired, view, 1, "x")
-    wired[SessionLibrary].rename_branch(view.session_id, branch.branch_id, "as a man")
-    main, renamed = wired[AuditService].view(view.session_id, view.branch_id).branches
-    assert (main.length, main.finished, main.token) == (6, "length", None)
-    assert (renamed.length, renamed.finished, renamed.fork_step) == (2, None, 1)
-    assert (renamed.token, renamed.name) == (branch.steps[1].token, "as a man")
 
 
 def test_the_main_branch_a_running_session_and_a_judged_branch_are_not_pruned(wired):

@@ -236,6 +236,7 @@ def session(visit: Opener, services: Services, **options: Any) -> Page:
     say(services, "A. Lee", "fair", 1, note="from the prompt")
     say(services, "R. Osei", "unfair", 1)
     page = visit("/?session=1&branch=3", **options)
+    page.locator(".charted > summary").click()
     expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
     expect(page.locator("#reread-lam")).to_be_enabled()
     unfold_rail(page)
@@ -345,7 +346,7 @@ def batch(visit: Opener, services: Services, **options: Any) -> Page:
 
 def sessions(visit: Opener, services: Services, **options: Any) -> Page:
     page = visit("/sessions", **options)
-    expect(page.locator("#sessions tbody tr")).to_have_count(2)
+    expect(page.locator("#sessions tbody tr:not(.run)")).to_have_count(2)
     page.get_by_role("checkbox", name="Choose Nurse handover", exact=True).check()
     expect(page.get_by_role("toolbar")).to_be_visible()
     unfold(page)

@@ -12,7 +12,7 @@ PATHS = ("/?session=1", "/calibrate", "/sessions")
 
 def settled(page: Page, path: str) -> None:
     ready = {
-        "/?session=1": "#candidates-plot .barlayer .point",
+        "/?session=1": ".cand tbody tr",
         "/calibrate": "#support-plot .barlayer .point",
         "/sessions": "#sessions tbody tr",
     }[path]
