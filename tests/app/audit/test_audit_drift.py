@@ -10,10 +10,8 @@ from app.calibrate.service import CalibrationService
 from app.calibrate.words import drift_foot
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import drift_of
-from app.shared.thresholds import Beginnings
 from coft_core import audit_summary, drift_report
 from db.chains import SessionBeginning, StepSupport
-from db.sessions import SessionsRepository
 from tests.app.conftest import calibrated_on
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=9, top_p=1.0, alpha=0.2)
@@ -100,19 +98,3 @@ def test_only_audits_like_the_chains_count_and_each_prompt_once(wired, recorded)
     shown = drift_foot(report)
     assert "7 audits are left out" in shown
     assert '<a href="./?session=9">9</a>' in shown
-
-
-def test_how_audits_began_is_read_once_and_follows_what_is_added_and_deleted(wired, tmp_path, monkeypatch):
-    number = calibrated(wired, tmp_path)
-    store, begun = wired[SessionsRepository], Beginnings(wired[SessionsRepository])
-    whole, short = (audit(wired, "He came", calibration_id=number, max_new_tokens=most, seed=9) for most in (9, 3))
-    assert [one.session_id for one in begun.of(number)] == [whole.session_id, short.session_id]
-    asked = []
-    plain = store.beginnings
-    monkeypatch.setattr(store, "beginnings", lambda *told: asked.append(told[2]) or plain(*told))
-    added = audit(wired, "She came", calibration_id=number, seed=9)
-    assert begun.of(number) == plain(number, 8)
-    assert asked == [[short.session_id, added.session_id]]
-    wired[AuditService].delete(whole.session_id)
-    assert begun.of(number) == plain(number, 8)
-    assert [one.session_id for one in begun.of(number)] == [short.session_id, added.session_id]

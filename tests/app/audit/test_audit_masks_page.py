@@ -8,18 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from app.calibrate.service import CalibrationService
 from app.shared.audits import AuditSettings
-from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
-from tests.records import drift_report
 from tests.story.model import LONG_PROMPT
 from tests.story.seed import calibrate_anew, newest
-
-
-def choose(page: Page, label: str, option: str) -> None:
-    page.get_by_label(label, exact=True).click()
-    page.get_by_test_id("dropdown-option").filter(has_text=option).click()
 
 
 def type_prompt(page: Page, spans: int = 4) -> None:
@@ -83,45 +75,3 @@ def test_a_calibration_of_another_mask_says_so_and_with_its_settings_each_family
     assert (settings.lam, settings.top_p, settings.mask_layout) == (0.4, 1.0, "factorized")
     assert not settings.proceed_uncertified
     picture(page, "audit-factorized-1440-light")
-
-
-@pytest.mark.slow
-def test_a_group_is_chosen_where_the_calibration_knows_some_and_vanilla_offers_none_of_it(
-    audit, services: Services, tmp_path
-):
-    number = calibrate_anew(services, tmp_path, "By ward", "grouped")
-    page = audit()
-    expect(page.locator("#group")).to_be_hidden()
-    page.locator("#calibration input").click()
-    page.get_by_role("option", name="By ward").click()
-    choose(page, "Group", "street: too few, 5 of 9 contexts")
-    note = page.locator(".rail .block.note").nth(1)
-    expect(note).to_contain_text("nothing is certified for it")
-    choose(page, "Group", "school, 15 contexts")
-    expect(note).to_contain_text("calibrated, 15 contexts")
-    type_prompt(page)
-    steps(page, 1)
-    assert (settings_of(services).calibration_id, settings_of(services).group) == (number, "school")
-    choose(page, "Mask", "One mask for each family")
-    page.get_by_label("Policy", exact=True).select_option("vanilla")
-    for name in ("#group", "#mask", "#calibration", "#lam", "#alpha"):
-        expect(page.locator(name)).to_be_hidden()
-    expect(page.locator("[data-do=go] .word")).to_have_text("Start")
-    steps(page, 1)
-    assert (settings_of(services).mask_layout, settings_of(services).calibration_id) == ("joint", None)
-
-
-@pytest.mark.slow
-def test_drift_is_said_beside_the_calibration_and_warns_in_the_session_where_audits_speak_against_it(
-    audit, services: Services, monkeypatch
-):
-    page = audit("?session=1")
-    for status, warned in (("watch", 1), ("fresh", 0)):
-        report = drift_report(status)
-        monkeypatch.setattr(Thresholds, "drift", lambda self, number, report=report: report)
-        monkeypatch.setattr(services[CalibrationService], "drift", lambda number, report=report: report)
-        page.reload()
-        link = page.locator("#drift-note a")
-        expect(link).to_have_class(f"badge drift-{status}")
-        expect(link).to_have_attribute("href", "./calibrate?run=1#drift")
-        expect(page.locator("#transcript .cautions li", has_text=report.sentence)).to_have_count(warned)

@@ -1,7 +1,6 @@
 """How an audit's steps were computed is stored with it, and stands on its page and in its reports."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -63,14 +62,3 @@ def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired,
         wired[ReportService].write(audit, "bundle", tmp_path), replay=True
     )
     assert [check for check in found.checks if check.status == "failed"] == []
-
-
-def test_an_audit_that_was_stored_without_it_keeps_its_table_and_its_type_is_unknown(wired, audit, monkeypatch):
-    monkeypatch.setattr(live.LiveBranches, "_note", lambda *_: None)
-    list(wired[AuditService].run(audit))
-    assert wired[ReportService].csv(audit).splitlines()[0].split(",") == list(COLUMNS)
-    record = wired[AuditService]._sessions.get(audit)
-    older = replace(record, fingerprint={k: v for k, v in record.fingerprint.items() if k != "dtype"})
-    assert kept_steps.session_noise(record).text == "0.00005 nats, float32"
-    assert "the number type is unknown" in kept_steps.session_noise(older).text
-    assert kept_steps.computations_of(older) == ()

@@ -8,8 +8,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from app.shared.errors import ServiceError
-from app.shared.policies import parameter_values, policy_info
 from app.shared.wiring import Services
 from tests.story.model import LONG_PROMPT
 from tests.story.seed import newest
@@ -24,13 +22,6 @@ def start(page: Page) -> None:
 
 def settings_of(services: Services):
     return services[AuditService].view(newest(services)).settings
-
-
-def refusal_of(policy: str, **given: object) -> str:
-    """The sentence in which the services refuse a value."""
-    with pytest.raises(ServiceError) as refused:
-        parameter_values(policy_info(policy), given)
-    return str(refused.value)
 
 
 @pytest.mark.slow
@@ -79,32 +70,3 @@ def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_rel
     page.locator(".madewith > summary").click()
     expect(page.locator(".madewith dl")).to_contain_text("Smallest factor")
     expect(page.locator(".madewith > p")).to_contain_text("Schick et al., TACL 2021")
-
-
-@pytest.mark.slow
-def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and_starts_nothing(
-    audit, services: Services
-):
-    page = audit("?policy=gedi")
-    expect(page.get_by_label("Policy", exact=True)).to_have_value("gedi")
-    omega = page.get_by_label("Omega", exact=True)
-    omega.fill("900.5")
-    sentence = refusal_of("gedi", omega="900.5")
-    expect(omega).to_have_attribute("aria-invalid", "true")
-    expect(page.locator("#parameters .wrong").filter(has_text="Omega")).to_have_text(sentence)
-    expect(omega).to_have_accessible_description(f"Power of the posterior. From 0 to 200, usually 30. {sentence}")
-    page.locator("#prompt").fill(LONG_PROMPT)
-    expect(page.locator(".spanlist tbody tr")).to_have_count(4)
-    expect(page.locator(".toast-body")).to_have_count(0)
-    page.locator("[data-do=go]").click()
-    expect(page.locator(".toast-body")).to_contain_text(sentence)
-    assert newest(services) == 2
-    page.reload()
-    expect(page.get_by_label("Omega", exact=True)).to_have_value("900.5")
-    expect(page.locator("#parameters .wrong").filter(has_text="Omega")).to_have_text(sentence)
-    page.get_by_role("button", name="Reset to defaults").click()
-    expect(page.get_by_label("Omega", exact=True)).to_have_value("30")
-    expect(page.get_by_label("Omega", exact=True)).to_have_attribute("aria-invalid", "false")
-    expect(page.get_by_role("button", name="Reset to defaults")).to_be_disabled()
-    start(page)
-    assert settings_of(services).parameters == ()

@@ -69,16 +69,6 @@ def test_a_method_that_masks_is_refused_on_a_model_without_a_sentinel_unless_not
     assert without[AuditService].start(StartAudit(PROMPT, SETTINGS, ()))
 
 
-def test_a_named_sentinel_serves_every_method_on_a_model_that_has_none_of_its_own(without):
-    for policy in (
-        "coft", "safety_template", "sdd", "cf_substitution", "contrastive", "vanilla", "coft-single-branch",
-    ):  # fmt: skip
-        view = ran(without, policy=policy, sentinel="home", max_new_tokens=2)
-        assert view.steps, policy
-        assert "".join(piece.text for piece in view.preview.pieces) == "The nurse said home would come", policy
-        assert view.preview.sentinel == "“home” stands for every masked token: named in the settings.", policy
-
-
 def test_calibrations_of_a_model_without_a_sentinel_need_a_named_one_unless_they_read_the_prompt_as_typed(
     without, tmp_path
 ):

@@ -15,7 +15,6 @@ from tests.story.seed import newest
 
 SCENARIOS = Path(__file__).parents[3] / "assets" / "prompts" / "phantom_examples.json"
 EMILY = "Emily met a blind friend and Emily left"
-LONG = " ".join(f"word{number} he wrote to the uncle." for number in range(200))
 ARABIC = "ذهبت الممرضة إلى المستشفى في الصباح"
 PLACE_OF = """(word) => {
   const nodes = [...document.querySelector('.backdrop').childNodes];
@@ -25,13 +24,6 @@ PLACE_OF = """(word) => {
   range.setEnd(text, text.data.indexOf(word) + word.length);
   const r = range.getBoundingClientRect();
   return [r.left, r.right, (r.top + r.bottom) / 2];
-}"""
-MARK_IN_SIGHT = """() => {
-  const box = document.querySelector(".editor .scroll").getBoundingClientRect();
-  return [...document.querySelectorAll(".backdrop .span")].some((node) => {
-    const { top, bottom } = node.getBoundingClientRect();
-    return top > box.top && bottom < box.bottom;
-  });
 }"""
 
 
@@ -151,33 +143,6 @@ def test_a_suggestion_is_framed_and_masked_only_once_it_is_accepted(audit, servi
     page.goto(f"{page.url.split('?')[0]}?session={newest(services)}")
     expect(page.locator(".backdrop .offer")).to_have_count(1)
     expect(page.locator(".notice")).to_be_hidden()
-
-
-@pytest.mark.slow
-def test_a_letter_in_a_long_text_changes_one_piece_and_marks_follow_its_scrolling(audit):
-    page = audit()
-    page.locator("#prompt").fill(LONG)
-    page.wait_for_function("() => coft.editor.kept().spans.length === 400")
-    before = spans(page, "start")
-    page.evaluate("document.querySelector('#prompt').setSelectionRange(3, 3)")
-    page.locator("#prompt").focus()
-    page.evaluate("""() => {
-      Object.assign(window, { changed: [], told: [] });
-      new MutationObserver((records) => window.changed.push(...records.map(({ type }) => type)))
-        .observe(document.querySelector(".backdrop"), { childList: true, characterData: true, subtree: true });
-      new MutationObserver(() => window.told.push(document.querySelector(".limit").textContent))
-        .observe(document.querySelector(".limit"), { childList: true, characterData: true, subtree: true });
-    }""")
-    page.keyboard.press("x")
-    page.wait_for_function("window.changed.length > 0")
-    assert page.evaluate("window.changed") == ["characterData"]
-    assert spans(page, "start") == [start + 1 for start in before]
-    page.wait_for_function("window.told.some((text) => text.startsWith('about ') && text.endsWith(', estimated'))")
-    expect(page.locator(".limit")).not_to_contain_text("estimated")
-    page.evaluate("document.querySelector('.editor .scroll').scrollTop = 1e6")
-    page.wait_for_function(MARK_IN_SIGHT)
-    page.locator("#prompt").fill("rounds " * 3000)
-    expect(page.locator(".limit.over")).to_be_visible()
 
 
 @pytest.mark.slow

@@ -1,13 +1,11 @@
 """Stored sessions as a log of Inspect, read back by Inspect itself."""
 
 import sys
-from contextlib import contextmanager
 
 import pytest
 from inspect_ai.analysis import samples_df
 from inspect_ai.log import read_eval_log
 
-from app.cli import main
 from app.report.inspect_log import HELD, STRONGEST
 from app.report.service import ReportService
 from app.shared.errors import ServiceError
@@ -56,25 +54,3 @@ def test_without_inspect_one_sentence_says_what_is_missing(audited, monkeypatch)
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
     with pytest.raises(ServiceError, match="pip install inspect-ai"):
         audited.wired[ReportService].content(next(iter(audited.sessions.values())), "inspect")
-
-
-def test_a_batch_is_one_log_of_all_its_sessions_and_the_command_writes_one(audited, tmp_path, capsys):
-    numbers = list(audited.sessions.values())[:2]
-    path = tmp_path / "batch.eval"
-    path.write_bytes(audited.wired[ReportService].inspect_batch("hiring", [*numbers, 10**6]))
-    log = read_eval_log(str(path))
-    assert log.eval.task == "hiring"
-    assert {sample.metadata["session"] for sample in log.samples} == set(numbers)
-    with pytest.raises(ServiceError, match="no finished session"):
-        audited.wired[ReportService].inspect_batch("hiring", [10**6])
-
-    @contextmanager
-    def opened():
-        yield audited.wired
-
-    session = next(iter(audited.sessions.values()))
-    out = tmp_path / "session.eval"
-    assert main(["report", str(session), "--format", "inspect", "--out", str(out)], opened) == 0
-    assert len(samples_df(str(out))) > 0
-    assert main(["report", str(session), "--format", "inspect"], opened) == 1
-    assert "--out" in capsys.readouterr().err
