@@ -253,7 +253,9 @@ class AuditService:
         plan = self._planner.plan(
             model, record.prompt, record.spans, vanilla(settings), rendering_of(record.rendering, model)
         )
-        with self._host.memory.held(reserved_bytes(plan, settings.max_new_tokens)), closing(Rollout(plan)) as rollout:
+        # Each forward takes a turn of its own, because a page may ask for each step from another thread.
+        room = self._host.memory.budget.room(reserved_bytes(plan, settings.max_new_tokens))
+        with room, closing(Rollout(plan, forwards=self._host.forwards)) as rollout:
             while not rollout.finished:
                 step = rollout.step()
                 if rollout.finished != "end":

@@ -17,6 +17,7 @@ from app.report.findings import Finding, counts, finding_of, lead, row_of
 from app.report.html import environment
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
+from app.shared.errors import ServiceError
 from app.shared.formal_reports import AuditedBatch, RateTable, Statement
 from app.shared.kept_steps import session_noise
 from app.shared.policies import info_of, parameters_line
@@ -32,6 +33,8 @@ from db.audits import SessionRecord
 LONGEST_PROMPT = 500
 """Characters of a prompt that the first page shows; all of it is in the other exports."""
 PROGRAM = {"program": NAME, "version": VERSION}
+DEBIAN_LIBRARIES = ("libpango-1.0-0", "libpangoft2-1.0-0", "libharfbuzz-subset0")
+"""Packages of Debian that the library draws text with."""
 NOT_CLAIMED = ("fair", "threshold", "other_words", "one_prompt", "people", "law")
 
 
@@ -310,3 +313,22 @@ def _drift(audited: Audited, say: Catalogue) -> str:
         f"eu15.drift_{drift.status}", audits=drift.audits, baseline=drift.baseline,
         p=say.probability(drift.two_sample_p), peak=drift.peak,
     )  # fmt: skip
+
+
+def pdf_of(page: str) -> bytes:
+    """A page that needs nothing else as a tagged PDF; the same page gives the same bytes."""
+    try:
+        # Loaded when it is asked for: it needs libraries of the system, and nothing else of the program does.
+        from weasyprint import HTML
+    except ImportError as error:
+        raise ServiceError(
+            f"PDF needs the package weasyprint, which cannot be imported ({error}); install requirements.txt, or "
+            "choose the formal report as HTML."
+        ) from error
+    except OSError as error:
+        raise ServiceError(
+            "PDF needs the library Pango of the system, which is missing; on Debian run apt-get install "
+            f"{' '.join(DEBIAN_LIBRARIES)}, or choose the formal report as HTML."
+        ) from error
+    written: bytes = HTML(string=page).write_pdf(pdf_tags=True)
+    return written

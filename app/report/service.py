@@ -23,10 +23,9 @@ from app.report.bundle import (
     tables_of,
 )
 from app.report.document import ReportPart, document_of, report_text, thresholds_of
-from app.report.formal import formal_batch, formal_session
+from app.report.formal import formal_batch, formal_session, pdf_of
 from app.report.html import render
 from app.report.inspect_log import inspect_log
-from app.report.pdf import pdf_of
 from app.report.signing import Signer
 from app.report.tables import SessionData, steps_csv
 from app.review.service import VerdictService

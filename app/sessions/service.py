@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from heapq import merge
 from pathlib import Path
 
 from app.audit.service import AuditService
 from app.report.service import ReportService
-from app.sessions.archive import BulkExport, write_reports
 from app.shared.audits import SENSITIVE, AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
+from app.shared.files import to_csv, write_bytes
 from app.shared.format import plural
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
@@ -28,6 +30,11 @@ from db.library import (
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
 
+INDEX = "sessions.csv"
+INDEX_COLUMNS = (
+    "session_id", "file", "name", "prompt", "model", "policy", "certificate", "steps", "branches", "verdicts", "tags",
+    "archived", "batch_id", "created_at", "updated_at",
+)  # fmt: skip
 LARGEST_PAGE = 500
 OPENED = 100
 """Sessions of an opened batch that are shown among the others."""
@@ -145,6 +152,15 @@ class PrunePreview:
         return f"“{self.branches[0]}”{along} will be deleted with {steps}; this cannot be undone."
 
 
+@dataclass(frozen=True, slots=True)
+class BulkExport:
+    """Reports of many sessions in one archive."""
+
+    path: Path
+    sessions: int
+    missing: int
+
+
 class SessionLibrary:
     """Orders past sessions; what a session says is never changed."""
 
@@ -257,7 +273,7 @@ class SessionLibrary:
         entries = self._library.entries(named)
         if not entries:
             raise ServiceError("No session is chosen, so there is nothing to export; choose at least one.")
-        return write_reports(entries, self._reports, folder, len(named))
+        return _write_reports(entries, self._reports, folder, len(named))
 
     def rename_branch(self, session_id: int, branch_id: int, name: str) -> None:
         """Change a branch's name."""
@@ -322,3 +338,45 @@ def _name(name: str, what: str) -> str:
     if not cleaned or len(cleaned) > LONGEST_NAME:
         raise ServiceError(f"The name of a {what} has 1 to {LONGEST_NAME} characters; write a shorter one, or any.")
     return cleaned
+
+
+def _write_reports(
+    entries: Sequence[SessionEntryRecord], reports: ReportService, folder: Path, named: int
+) -> BulkExport:
+    """Write the archive of reports with an index of all, so that the file is either whole or not there."""
+    rows = []
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for entry in entries:
+            file = f"coft-audit-session-{entry.id}.csv"
+            try:
+                report = reports.csv(entry.id)
+            except NotFoundError:  # deleted since it was listed
+                continue
+            _add(archive, file, report, entry.updated_at)
+            rows.append(_index_row(entry, file))
+        _add(archive, INDEX, to_csv(INDEX_COLUMNS, rows), max(entry.updated_at for entry in entries))
+    path = write_bytes(folder / f"coft-audit-{len(entries)}-sessions.zip", buffer.getvalue())
+    return BulkExport(path, len(rows), named - len(rows))
+
+
+def _add(archive: zipfile.ZipFile, name: str, text: str, changed: datetime) -> None:
+    # The time is the session's own, so that the same sessions give the same file.
+    member = zipfile.ZipInfo(name, changed.timetuple()[:6])
+    member.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(member, text.encode("utf-8", errors="replace"))
+
+
+def _index_row(entry: SessionEntryRecord, file: str) -> dict[str, object]:
+    return {
+        **asdict(entry),
+        "session_id": entry.id,
+        "file": file,
+        "steps": entry.step_count,
+        "branches": entry.branch_count,
+        "verdicts": entry.verdict_count,
+        "tags": "; ".join(entry.tags),
+        "archived": entry.archived_at is not None,
+        "created_at": entry.created_at.isoformat(),
+        "updated_at": entry.updated_at.isoformat(),
+    }

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from app.sessions.archive import BulkExport
-from app.sessions.service import BatchFold, FoldedPage, LibraryQuery, Run
+from app.sessions.service import BatchFold, BulkExport, FoldedPage, LibraryQuery, Run
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
 from app.shared.format import count, plural

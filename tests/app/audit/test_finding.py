@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -82,7 +84,7 @@ def test_the_model_alone_writes_what_a_vanilla_session_of_the_same_draws_writes(
     vanilla = audits.start(StartAudit(PROMPT, replace(own, policy="vanilla"), spans)).session_id
     expected = [step.token_id for step in audits.run(vanilla)]
     before = audits.view(audited)
-    alone = audits.alone(audited)
+    alone = list(audits.alone(audited))
     assert [step.token_id for step in alone] == expected[: len(alone)]
     assert len(expected) - len(alone) in (0, 1)
     assert any(row.log_p_factual != row.log_p_masked for step in alone for row in step.candidates)
@@ -94,14 +96,18 @@ def test_the_pages_finding_names_no_word_of_the_marked_family(wired: Services) -
     own = AuditSettings(calibration_id=None, max_new_tokens=4)
     number = wired[AuditService].start(StartAudit(PROMPT, own, spans)).session_id
     list(wired[AuditService].run(number))
-    message = handlers.find(SimpleNamespace(session=number, nonce=1))
-    assert message["alone"]
+    first, *others = handlers.find(SimpleNamespace(session=number, nonce=1))
+    message = others[-1]
+    assert (first["kind"], first["total"], len(first["alone"])) == ("writing", 4, 1)
+    assert message["alone"][:1] == first["alone"]
     if message["words"]:
         first = max(message["words"], key=lambda word: abs(word["shown"] - word["masked"]))["t"]
         assert all(span.category != "gender" for span in wired[AuditService].detect(first))
 
 
-def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report(visit, services: Services) -> None:
+def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report(
+    visit, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = visit("/?tab=finding")
     page.locator("[data-do=take]").first.click()
     expect(page.locator("#prompt")).not_to_have_value("")
@@ -109,7 +115,16 @@ def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report
     expect(page.locator("#lam")).to_be_hidden()
     page.locator("[data-do=rail]:visible").click()
     expect(page.locator("#lam")).to_be_visible()
+    alone = services[AuditService].alone
+
+    def slowly(number: int) -> Iterator[Step]:
+        for step in alone(number):
+            time.sleep(0.03)
+            yield step
+
+    monkeypatch.setattr(services[AuditService], "alone", slowly)
     page.locator("[data-do=go]").click()
+    expect(page.locator("#finding").get_by_role("progressbar", name="Second text")).to_be_visible()
     finding = page.locator("#finding .found")
     expect(finding.locator(".sentence")).not_to_be_empty()
     expect(finding.locator(".texts dd")).to_have_count(2)

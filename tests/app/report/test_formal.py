@@ -13,7 +13,7 @@ import pytest
 
 from app.calibrate.words import evenness_sentence
 from app.report import formal
-from app.report.pdf import pdf_of
+from app.report.formal import DEBIAN_LIBRARIES, pdf_of
 from app.report.service import ReportService
 from app.shared.errors import ServiceError
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statement
@@ -188,7 +188,5 @@ def test_a_missing_library_is_said_with_what_to_install_and_the_container_has_it
     monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
     with pytest.raises(ServiceError, match=r"apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"):
         pdf_of("<p>text</p>")
-    from app.report.pdf import DEBIAN_LIBRARIES
-
     dockerfile = (Path(__file__).resolve().parents[3] / "Dockerfile").read_text("utf-8")
     assert [name for name in DEBIAN_LIBRARIES if name not in dockerfile] == []
