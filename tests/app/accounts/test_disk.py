@@ -4,6 +4,7 @@ from secrets import token_hex
 
 import pytest
 
+from app.accounts.disk import DiskService
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.audit.service import AuditService
@@ -33,6 +34,8 @@ def bounded(served, monkeypatch):
     room = served.wired[DiskRoom]
     monkeypatch.setattr(room, "_each", 1_000_000)
     room._roomy_until.clear()
+    # What was measured within the last minute does not count these rows.
+    monkeypatch.setattr(served.wired[DiskService], "_measured", (0.0, {}))
     prompts = PromptSetsRepository(served.wired.database)
     with answering(visitor(served, "the lead")):
         kept = prompts.add("large", "large.csv", "0", [PromptRow(2, Example(token_hex(1_000_000)))])
