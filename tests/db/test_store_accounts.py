@@ -50,6 +50,7 @@ def test_accounts_are_one_of_a_name_and_one_of_a_person_and_the_last_admin_stays
             taken()
     assert accounts.named("ÉLAN") == admin
     assert accounts.at_provider("https://a.example", "1") == person
+    assert accounts.at_provider("https://b.example", "1") is None
     with pytest.raises(ConflictError, match="No admin would be left"):
         accounts.disable(admin.id)
     accounts.change_role(person.id, "admin")
