@@ -121,7 +121,7 @@ def fitted(
     room: Room,
     told: Callable[[int, int], None],
 ) -> list[Calibration | None]:
-    """Thresholds of methods on one text; those that differ in lambda alone share their readings of references.
+    """Thresholds of methods on one text; those that differ only in lambda share their readings of references.
 
     None for a method with factorized masks where nothing is masked in any text, and for all where there is none.
     """
@@ -152,7 +152,7 @@ def _can_be_fitted(method: EvaluationMethod, text: CalibrationText) -> bool:
 
 
 def _but_for_lambda(place: int, method: EvaluationMethod, text: CalibrationText) -> str:
-    """Equal for methods whose references are read together; every other one stands alone."""
+    """Equal for methods whose references are read together; every other method has a value of its own."""
     factual = policy_info(method.settings.policy).certified_in == "factual"
     if factual or text.source == ROLLOUT or method.settings.mask_layout != "joint":
         return str(place)

@@ -30,7 +30,7 @@ class Estimator:
     reader: Callable[..., Reader] = Reader
 
     def estimate(self, work: EvaluationWork, missing: Sequence[str] = ()) -> EvaluationEstimate:
-        """What the suites of some work take; ``missing`` is what else stands in the way."""
+        """What the suites of some work take; ``missing`` is what else prevents it."""
         groups = [self.preparer.load(group) for group in self.preparer.groups(work.request)]
         suites = tuple(self._suite(work, suite, groups) for suite in work.suites)
         return EvaluationEstimate(suites, (*missing, *_too_few(work)))

@@ -28,7 +28,7 @@ CSV_COLUMNS = (
     "unscored", "seeds", "rank", "best", "reference", "difference", "difference_low", "difference_high", "outside",
     "items", "unread", "unread_reasons", "compared", "unmasked", "refused", "empty",
 )  # fmt: skip
-"""One row a method and figure; average ranks stand below, with the kind of suites as their part."""
+"""One row a method and figure; average ranks come last, with the kind of suites as their part."""
 
 AVERAGE = "average_rank"
 

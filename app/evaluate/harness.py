@@ -1,7 +1,7 @@
 """Results files like those of lm-evaluation-harness (Gao et al. 2024), written and read.
 
-A suite is a task, and a method stands where the harness has the filter of a metric: ``"accuracy,COFT"``. Shares are
-from 0 to 1, as there. What has no place there, as intervals, ranks and differences, stands under ``evaluation``, in
+A suite is a task, and a method is written as the filter of a metric: ``"accuracy,COFT"``. Shares are
+from 0 to 1, as there. What has no place there, as intervals, ranks and differences, is under ``evaluation``, in
 the numbers of the tables.
 """
 
@@ -181,7 +181,7 @@ def _responses(answer: Answer, outside: Outside | None) -> list[Any]:
 
 
 def own_figure(suite: Suite, outcome: Outcome, outside: Outside) -> dict[str, float]:
-    """The main figure of the item alone; empty where it has none."""
+    """The main figure of only this item; empty where it has none."""
     if outcome.unread or suite.kind not in ALONE:
         return {}
     main = suite.main_figure([outcome], outside)
@@ -197,7 +197,7 @@ def _digest(content: object) -> str:
 
 
 def read_results(text: str, source: str) -> Elsewhere:
-    """Figures of another run, to stand beside a table's own.
+    """Figures of another run, to be shown beside a table's own.
 
     Of a file of this program all figures are read, under the labels of their methods. Of one of the harness those are
     that some suite has too (:data:`ITS_METRICS`), under the name of the model.
@@ -207,7 +207,7 @@ def read_results(text: str, source: str) -> Elsewhere:
         values = _own_values(content["evaluation"]) if "evaluation" in content else _its_values(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ServiceError(
-            f"{source} is no results file of an evaluation; give the JSON that export_evaluation or "
+            f"{source} is not a results file of an evaluation; give the JSON that export_evaluation or "
             "lm-evaluation-harness wrote."
         ) from error
     if not any(values.values()):

@@ -133,7 +133,7 @@ def ask_seed(seed: int, suite: str, item: str, place: int) -> int:
 def thinned(item: Item, detector: SpanDetector, share: float) -> Item:
     """The item with a share of its masked spans left out, as if they had not been detected.
 
-    Whether a span is left out depends on the item and the span alone: the same ones under every seed, and of a smaller
+    Whether a span is left out depends only on the item and the span: the same ones under every seed, and of a smaller
     share no others than of a larger one.
     """
     if not share:
@@ -194,6 +194,6 @@ def outcome_from(content: bytes, seed: int) -> Outcome:
     try:
         outcome = _OUTCOME.validate_json(content)
     except ValidationError:
-        # Half of a character, which a data set may hold, is read by Python's own reader alone.
+        # Half of a character, which a data set may hold, only Python's own reader reads.
         outcome = _OUTCOME.validate_python(json.loads(content))
     return replace(outcome, seed=seed) if seed else outcome

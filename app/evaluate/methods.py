@@ -2,7 +2,7 @@
 
 A method is ``NAME`` or ``NAME:OPTION,OPTION``, with a label of its own as ``LABEL=NAME:OPTION``. An option is a setting
 with its value (``lam=0.4``) or a word (``calibrated``). A value with a comma, or with a space at its beginning or end,
-stands in quotation marks: ``system_prompt="Be brief, and kind."``. Within ``"…"`` a backslash stands before a quotation
+is in quotation marks: ``system_prompt="Be brief, and kind."``. Within ``"…"`` a backslash comes before a quotation
 mark, before another backslash, and before ``n`` for a new line; within ``'…'`` it is a letter like any other.
 """
 
@@ -84,7 +84,9 @@ def method_from(text: str, base: AuditSettings) -> EvaluationMethod:
     """A method from its short name."""
     found = _SPECIFICATION.fullmatch(text.strip())
     if found is None:
-        raise ServiceError(f"{text!r} is no method; write NAME or NAME:OPTION,OPTION, such as coft:calibrated,lam=0.4.")
+        raise ServiceError(
+            f"{text!r} is not a method; write NAME or NAME:OPTION,OPTION, such as coft:calibrated,lam=0.4."
+        )
     name = found["name"].strip()
     factorized = name == FACTORIZED
     info = policy_info("coft" if factorized else name)
@@ -108,7 +110,7 @@ def method_from(text: str, base: AuditSettings) -> EvaluationMethod:
 
 
 def _options(text: str, options: str) -> list[tuple[str, str | None]]:
-    """Names with their values, None for a word alone."""
+    """Names with their values, None for a word without one."""
     named: list[tuple[str, str | None]] = []
     at = 0
     while at < len(options):
@@ -149,7 +151,7 @@ def _put(method: EvaluationMethod, option: str, value: str | None) -> Evaluation
     if option in _WORDS:
         if value is not None:
             raise ServiceError(f"The option {option} takes no value; leave “={value}” out.")
-        # The likeliest token alone is left to draw from, which is what greedy decoding writes.
+        # Only the likeliest token is left to draw from, which is what greedy decoding writes.
         return _with(method, top_k=1) if option == "greedy" else replace(method, calibrated=option == CALIBRATED)
     if value is None:
         raise ServiceError(f"The option {option} needs a value; write {option}=VALUE.")

@@ -135,7 +135,7 @@ def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
 
     Returns:
         An object: suites (a list with items, asks, tokens read and written by each method, and seconds of all), seconds
-        in all, and missing, a list of sentences on what stands in the way.
+        in all, and missing, a list of sentences on what prevents it.
     """
     return wired[EvaluationService].estimate(evaluation_request(wired, settings))
 

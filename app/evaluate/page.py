@@ -114,7 +114,7 @@ class EvaluateHandlers:
 
     @shown_to(READ)
     def forecast(self, *values: Any) -> str:
-        """What the run will take, where its model is loaded; a refusal takes its place and is no message."""
+        """What the run will take, where its model is loaded; a refusal is shown in its place, not as a message."""
         model = values[3]
         if model != DEMO and self._evaluations.host.loaded(model) is None:
             return UNTOLD

@@ -164,7 +164,7 @@ class MethodPreparer:
 
 def _own(settings: AuditSettings, model: str) -> AuditSettings:
     """The settings on a model, without what belongs to a single audit."""
-    # Of one token alone nothing but the likeliest is drawn.
+    # Where only one token is drawn, it is the likeliest.
     top_k = 1 if settings.greedy else settings.top_k
     return replace(settings, model=model, calibration_id=None, group=None, seed=0, greedy=False, top_k=top_k)
 

@@ -277,7 +277,7 @@ def _require(request: EvaluationRequest) -> None:
         ("method", tuple(method.label for method in request.methods)),
         ("seed", request.seeds),
     ):
-        # An experiment that measures speed alone reads no suite.
+        # An experiment that only measures speed reads no suite.
         none = not told and not (what == "suite" and request.measures)
         if none or len(set(told)) < len(told):
             raise ServiceError(f"Name at least one {what}, each once.")

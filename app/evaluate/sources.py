@@ -134,7 +134,7 @@ class SuiteSources:
         named = data or self._folder
         if not named:
             return None
-        # Path raises where a name is too long for a path or names the home of nobody.
+        # Path raises where a name is too long for a path or names a home that does not exist.
         folder = Path(os.path.expanduser(named))
         if not os.path.isdir(folder):
             raise ServiceError(

@@ -47,7 +47,7 @@ ELSEWHERE = (
 )
 UNMASKED = (
     "Nothing masked: items in whose prompts no token was masked. There, methods that mask read the same prompt twice, "
-    "and differ from the model alone by nothing but their thresholds."
+    "and differ from the model alone only by their thresholds."
 )
 CERTIFIED = (
     "Refused: tokens of the given texts outside a certified set. Empty: steps at which no token was certified, so that "
@@ -146,8 +146,8 @@ def cells_sentence(seeds: Sequence[int], intervals: bool = True) -> str:
     if not intervals:
         return f"{mean}."
     return (
-        f"{mean}; in brackets the 95 % interval of the answers of all seeds together, {drawn}. A figure that is no "
-        "mean over items need not lie in the middle of it."
+        f"{mean}; in brackets the 95 % interval of the answers of all seeds together, {drawn}. A figure that is not "
+        "a mean over items need not lie in the middle of it."
     )
 
 

@@ -61,7 +61,7 @@ def _print(view: TuningView) -> None:
 
 
 def tuning_request(given: Json | None) -> TuningRequest:
-    """A tuning from JSON, in which its own settings stand beside those of its answers.
+    """A tuning from JSON, which holds its own settings and those of its answers.
 
     Raises:
         ServiceError: There is no such setting, or one cannot take its value.

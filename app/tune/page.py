@@ -145,7 +145,7 @@ def _form(handlers: TuneHandlers) -> SimpleNamespace:
         hint(
             'Columns <span class="mono">prompt</span> and <span class="mono">answer</span>; optional '
             '<span class="mono">others</span> (wrong answers, separated by |), <span class="mono">pair</span> (shared '
-            'by prompts that differ in the attribute alone), <span class="mono">spans</span>, and '
+            'by prompts that differ only in the attribute), <span class="mono">spans</span>, and '
             '<span class="mono">graded</span> (no, where no answer is right).'
         )
         said_of_set = markup("", "read-set")

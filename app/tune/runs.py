@@ -194,7 +194,7 @@ def tuning_json(view: TuningView) -> dict[str, Any]:
 
 
 def tuning_csv(view: TuningView) -> str:
-    """Every point of a run, vanilla first; a method that could not be swept stands with its error.
+    """Every point of a run, vanilla first; a method that could not be swept has a row with its error.
 
     Each row says how the run ended and how many points of its method were measured of how many.
     """

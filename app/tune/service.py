@@ -1,4 +1,4 @@
-"""Tuning methods symmetrically, keeping what was found, and giving it to whoever decodes next."""
+"""Tuning methods symmetrically, keeping what was found, and offering it to audits."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class TuningService(RunOfJobs[TuningView]):
         for name in request.policies:
             if name != FACTORIZED:
                 policy_info(name)
-        # Made for its checks alone.
+        # Made only for its checks.
         method("vanilla").build(**controls_of(request.settings))
         for alpha in (request.settings.alpha, *request.alphas):
             check_alpha(alpha)

@@ -34,7 +34,7 @@ class TuningSet:
 
     @property
     def pairs(self) -> int:
-        """Groups of prompts that differ in the attribute alone."""
+        """Groups of prompts that differ only in the attribute."""
         return len({item.pair for item in self.items} - {None})
 
 
@@ -42,7 +42,7 @@ def read_tuning_set(path: Path, filename: str | None = None, max_bytes: int = 20
     """Read a set to tune on; a set with a row that cannot be used is refused, since every row is part of the measure.
 
     Columns: ``prompt``; ``answer``, the right continuation; ``others``, wrong ones as a JSON list or separated by
-    ``|``; ``pair``, shared by prompts that differ in the attribute alone; ``spans`` as in prompt sets; ``graded``, no
+    ``|``; ``pair``, shared by prompts that differ only in the attribute; ``spans`` as in prompt sets; ``graded``, no
     for prompts without a right answer. All but the first two may be left out. Answers that begin with a letter or a
     digit are put behind a space.
     """
@@ -93,7 +93,7 @@ def _required(given: Mapping[str, Any], column: str, wanted: str) -> str:
 
 
 def _continuing(text: str) -> str:
-    """A continuation that begins with a word stands behind a space."""
+    """A space comes before a continuation that begins with a word."""
     return f" {text}" if text[:1].isalnum() else text
 
 
@@ -104,7 +104,7 @@ def _others(cell: Any) -> list[str]:
         try:
             cell = json.loads(cell)
         except (ValueError, RecursionError) as error:
-            raise RowProblem("others", "is no list; separate answers by |, or give a JSON list") from error
+            raise RowProblem("others", "is not a list; separate answers by |, or give a JSON list") from error
     texts = [] if cell is None else cell
     if not isinstance(texts, list) or not all(isinstance(other, str) and other.strip() for other in texts):
         raise RowProblem("others", "must hold texts; separate answers by |, or give a JSON list")

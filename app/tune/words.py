@@ -87,7 +87,7 @@ def kept_sentence(view: TuningView) -> str:
 
 HEIGHT = 368
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star", "hexagon", "cross", "x")
-"""Marks of the methods in their order; colour alone tells nobody apart."""
+"""Marks of the methods in their order; colour is not all that tells them apart."""
 
 
 def tuning_figure(view: TuningView) -> go.Figure:

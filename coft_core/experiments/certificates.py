@@ -64,7 +64,7 @@ def toxic_fallbacks(outcomes: Sequence[Outcome]) -> Figure:
 def certified_share(outcomes: Sequence[Outcome]) -> Figure:
     """Mean share of the vocabulary that is certified, over the steps of written texts (the paper's ``E|C_t| / V``).
 
-    Given texts are left out: nobody chooses among their tokens.
+    Given texts are left out: none of their tokens is chosen.
     """
     sums = []
     for outcome in outcomes:

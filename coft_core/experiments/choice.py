@@ -87,7 +87,7 @@ def pareto_front(points: Sequence[Point]) -> list[bool]:
 
 
 def front_shares(points: Sequence[Point]) -> list[float] | None:
-    """How often each point is on the front when the items' units are drawn anew; None where a point has no draws."""
+    """How often each point is on the front when the items' units are drawn again; None where a point has no draws."""
     drawn = _drawn(points)
     return None if drawn is None else [float(share) for share in _on_front(*drawn).mean(1)]
 
@@ -127,7 +127,7 @@ def _on_front(bias: Floats, utility: Floats) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen value; ``shares`` say how often each one is chosen when the items' units are drawn anew."""
+    """A chosen value; ``shares`` say how often each one is chosen when the items' units are drawn again."""
 
     chosen: float | None
     knee: float | None
@@ -182,7 +182,7 @@ def choose_by_halving(
     """Successive halving (Jamieson and Talwalkar 2016) over values of one knob, the line search of the paper.
 
     Every round doubles the share of the validation units, the last one using all, and keeps the better half by the
-    distance beyond the chord. Scales and chord are those of the first round, which alone has the whole curve. Of the
+    distance beyond the chord. Scales and chord are those of the first round; only it has the whole curve. Of the
     last two, the smaller one is chosen if it is within the tolerance of the better one.
     """
     left = candidates = sorted({value for value in values if value < below})

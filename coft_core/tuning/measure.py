@@ -62,8 +62,8 @@ def check_items(items: Sequence[TuningItem]) -> None:
     pairs = Counter(item.pair for item in items if item.pair is not None)
     if not any(count > 1 for count in pairs.values()):
         raise InvalidInputError(
-            "No two prompts share a pair, so that no gap between groups can be measured; give prompts that differ in "
-            "the attribute alone the same pair."
+            "No two prompts share a pair, so that no gap between groups can be measured; give one pair to prompts that "
+            "differ only in the attribute."
         )
     for pair in pairs:
         if len({frozenset(item.choices) for item in items if item.pair == pair}) > 1:
@@ -196,7 +196,7 @@ def measure_many(
     """Teacher-force every choice of every item under several policies; readings that they share are run once.
 
     With choices, an item's answer distribution is the softmax of their log-probabilities (sums over their tokens) in
-    the distribution that the policy draws from, and it is right if the answer alone is likeliest. A token that the
+    the distribution that the policy draws from, and it is right if only the answer is likeliest. A token that the
     certified set refuses while it certifies others has probability 0, as it has in decoding. Without choices, the
     answer distribution is (p, 1 - p) for the first token of the answer, and it is right if the greedy choice is that
     token.

@@ -53,7 +53,7 @@ Values = tuple[Value | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row of our own; ``paper`` names the paper's row that stands below it."""
+    """A row of our own; ``paper`` names the paper's row that follows it."""
 
     head: str
     values: Values

@@ -184,7 +184,7 @@ class SpeedRun:
                           _spread(found[table.methods[1]].overhead, 100))  # fmt: skip
                 lines.append(Line(size, values, size))
         if table.rows == "methods" and all(line.values[2] is None for line in lines):
-            notes.append("Peak memory is counted on CUDA alone.")
+            notes.append("Peak memory is counted only on CUDA.")
         if left_out:
             notes.append(f"Left out: {words.listed(left_out)}; the model's context has {model.context_length} tokens.")
         return MeasuredSpeed(place, tuple(lines), (f"Measured on {device}, {model.dtype_name}.", *notes))

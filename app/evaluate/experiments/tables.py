@@ -222,7 +222,7 @@ class StabilityTable(Table):
         notes = [
             f"Mean and standard deviation are over the {len(chosen)} of {len(alone)} suites that chose a value.",
             *reasons,
-            "In drawn units, %: how often the same value is chosen when the suite's units are drawn anew.",
+            "In drawn units, %: how often the same value is chosen when the suite's units are drawn again.",
             *stand_in_notes(figures),
         ]
         heads = [Head(f"Chosen {sweep.knob}"), Head("In drawn units, %")]
@@ -429,7 +429,7 @@ def stand_in_notes(figures: Figures) -> list[str]:
 
 
 def _missing_notes(heads: Sequence[Head], lines: Sequence[Line]) -> list[str]:
-    """Figures that nobody has, and what could not be scored."""
+    """Figures that no method has, and what could not be scored."""
     notes = []
     for place, head in enumerate(heads):
         values = [(line.head, line.values[place]) for line in lines]
@@ -466,7 +466,7 @@ def _seed_note(figures: Figures) -> str:
     if not figures.seeds:
         return "Nothing has been read yet."
     if len(figures.seeds) == 1:
-        return f"Each figure is of seed {figures.seeds[0]} alone, with its 95 % interval over drawn units in brackets."
+        return f"Each figure is of seed {figures.seeds[0]}, with its 95 % interval over drawn units in brackets."
     return (
         f"Each figure is the mean over the seeds {words.listed(figures.seeds)} ± the standard deviation over them, "
         "with the 95 % interval of all seeds' answers together in brackets, over drawn units."

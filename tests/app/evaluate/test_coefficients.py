@@ -84,6 +84,11 @@ def test_every_method_has_the_coefficients_of_its_own_answers_and_none_is_fitted
         assert found.fitted[label]
     assert service.coefficients(1, EXPLICIT) == found
     assert len(fits) == 2
+    plain = evaluation_coefficients.json(found)
+    assert [own["method"] for own in plain["methods"]] == ["Vanilla", "COFT"]
+    coefficient = plain["methods"][0]["coefficients"]["race: black"]
+    assert coefficient["low"] < coefficient["value"] < coefficient["high"]
+    assert coefficient["n"] == 360
     kept.given["COFT"] = answers(2, 7)
     service.coefficients(1)
     assert len(fits) == 3
@@ -113,11 +118,3 @@ def test_what_has_no_such_model_is_refused(kept, service):
     kept.given = {"COFT": (Outcome("1", "1", {}, (Unread("It is too long."),)),)}
     with pytest.raises(ServiceError, match="No item of DiscrimEval, said outright is read yet"):
         service.coefficients(1)
-
-
-def test_programs_are_given_each_coefficient_with_its_interval_by_method(service):
-    plain = evaluation_coefficients.json(evaluation_coefficients.call({CoefficientService: service}, 1))
-    assert [own["method"] for own in plain["methods"]] == ["Vanilla", "COFT"]
-    coefficient = plain["methods"][0]["coefficients"]["race: black"]
-    assert coefficient["low"] < coefficient["value"] < coefficient["high"]
-    assert coefficient["n"] == 360

@@ -71,7 +71,7 @@ def test_methods_that_differ_in_what_they_tell_the_model_have_labels_of_their_ow
 
 def test_what_a_method_does_not_have_is_refused_and_not_left_out():
     for text, said in (
-        ("", "no method"), ("nobody", "'nobody'"), ("coft:lam", "lam needs"), ("coft:lam=much", "lam cannot be 'much'"),
+        ("", "a method"), ("nobody", "'nobody'"), ("coft:lam", "lam needs"), ("coft:lam=much", "lam cannot be 'much'"),
         ("coft:calibrated=yes", "no value"), ("coft:weight=2", "'weight'"), ("coft:mask=hat", "'hat'"),
         ("coft:alpha=0.2", "“calibrated”"), ("coft:dropped=2", "0 to 1"), ("sdd:lam=0.2", "no lambda"),
         ("sdd:calibrated", "no certificate"), ("sdd:mask=factorized", "one masked"), ('coft:mask_hint="a', "quotation"),

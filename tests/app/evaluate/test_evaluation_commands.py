@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 import pytest
@@ -18,7 +20,7 @@ from coft_core.suites.phantom import PhantomQuestions
 ASKED = ("evaluate", "--suite", "phantom_questions", "--model", "tiny", "--limit", "6", "--seeds", "0,1")
 
 
-def test_a_command_evaluates_to_the_end_and_is_listed_shown_opened_and_deleted(command, tmp_path):
+def test_a_command_evaluates_to_the_end_and_is_listed_shown_exported_opened_and_deleted(command, tmp_path):
     code, said, errors = command(*ASKED, "--method", "vanilla", "--method", "ours=coft:lam=0.4", "--json")
     assert code == 0, errors
     view = json.loads(said)
@@ -32,6 +34,20 @@ def test_a_command_evaluates_to_the_end_and_is_listed_shown_opened_and_deleted(c
     code, _, errors = command("evaluations", "resume", view["evaluation_id"])
     assert code != 0
     assert "nothing to resume" in errors
+    table = json.loads(command("evaluations", "table", 1, "--json")[1])
+    assert (table["reference"], table["seeds"]) == ("Vanilla", [0, 1])
+    assert [row["cells"]["phantom_questions"]["n"] for row in table["rows"]] == [12, 12]
+    assert any("comes with the program" in note for note in table["notes"])
+    code, said, _ = command("evaluations", "table", 1, "--suite", "phantom_questions", "--reference", "")
+    assert (code, "by likelihood per character" in said, "Δ" in said) == (0, True, False)
+    path = tmp_path / "other.json"
+    code, said, errors = command("evaluations", "export", 1, "--format", "json", "--samples", "--out", path)
+    assert code == 0, errors
+    samples = json.loads(path.read_text("utf-8"))["samples"]["phantom_questions"]
+    assert (len(samples), all(sample["arguments"] for sample in samples)) == (24, True)
+    said = command("evaluations", "export", 1, "--beside", path)[1]
+    rows = [row for row in csv.DictReader(io.StringIO(said, newline="")) if row["figure"] == "accuracy"]
+    assert [row["published in other.json"] for row in rows] == [row["value"] for row in rows]
     item = sampled("phantom_questions", PhantomQuestions().items(DataFolder(tmp_path)), 6)[0]
     code, said, errors = command("evaluations", "open", view["evaluation_id"], "phantom_questions", "ours", item.id)
     assert code == 0, errors

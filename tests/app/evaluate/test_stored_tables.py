@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from datetime import UTC, datetime
 
@@ -161,32 +159,3 @@ def test_a_terminal_shows_figures_and_labels_as_they_are_on_lines_as_long_as_the
     print_table(TableService(kept, 1).table(TableRequest(1, "questions")))
     head = next(line for line in capsys.readouterr().out.splitlines() if "Figure" in line)
     assert all(own.label.replace("\u202e", "[U+202E]") in head for own in methods)
-
-
-def test_commands_show_and_export_what_an_evaluation_kept(command, tmp_path):
-    asked = ("evaluate", "--suite", "phantom_questions", "--model", "tiny", "--limit", "6", "--seeds", "0,1")
-    code, said, errors = command(*asked, "--method", "vanilla", "--method", "ours=coft:lam=0.4")
-    assert code == 0, errors
-    assert "evaluations table 1" in said
-    code, said, errors = command("evaluations", "table", 1, "--json")
-    assert code == 0, errors
-    table = json.loads(said)
-    assert (table["reference"], table["seeds"]) == ("Vanilla", [0, 1])
-    assert [row["cells"]["phantom_questions"]["n"] for row in table["rows"]] == [12, 12]
-    assert any("comes with the program" in note for note in table["notes"])
-    code, said, _ = command("evaluations", "table", 1, "--suite", "phantom_questions", "--reference", "")
-    assert code == 0
-    assert "Accuracy, by likelihood per character" in said
-    assert "Δ" not in said
-    path = tmp_path / "other.json"
-    code, said, errors = command("evaluations", "export", 1, "--format", "json", "--samples", "--out", path)
-    assert code == 0, errors
-    found = json.loads(path.read_text("utf-8"))
-    assert len(found["samples"]["phantom_questions"]) == 24
-    assert all(sample["arguments"] for sample in found["samples"]["phantom_questions"])
-    code, said, _ = command("evaluations", "export", 1, "--beside", path)
-    rows = list(csv.DictReader(io.StringIO(said, newline="")))
-    assert code == 0
-    assert [row["published in other.json"] for row in rows if row["figure"] == "accuracy"] == [
-        row["value"] for row in rows if row["figure"] == "accuracy"
-    ]
