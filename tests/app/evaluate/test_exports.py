@@ -76,6 +76,7 @@ def test_published_figures_follow_the_same_method_without_rank_or_mark():
     assert [(head.title, head.source) for head, _ in layout.lines] == [
         ("Vanilla", ""), ("COFT", ""), ("COFT", "paper"), ("SDD", "paper"),
     ]  # fmt: skip
+    assert [shown.text for shown in layout.lines[0][1][2:]] == ["2.0", "2.0"]
     published = layout.lines[2][1]
     assert [shown and shown.text for shown in published] == ["71.1", "0.079", None, None]
     assert not any(shown.best for shown in published if shown)
