@@ -20,7 +20,6 @@ TESTS = (
     "tests/coft_core/decode/test_decode.py",
     "tests/coft_core/model/test_compiled.py",
     "tests/coft_core/suites/test_discrim_eval.py",
-    "tests/coft_core/suites/test_mixed_model.py",
     "tests/coft_core/suites/test_statistics.py",
 )
 
