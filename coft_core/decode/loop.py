@@ -17,6 +17,7 @@ are in :mod:`coft_core.decode.decide`, since steps of several rollouts may be de
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
@@ -29,7 +30,8 @@ from coft_core.decode.decide import NextStep, NextSteps, decide
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec, MemoryUse
-from coft_core.model.group import BranchGroup, Forwards, OwnForwards, score_branches
+from coft_core.model.group import BranchGroup, score_branches
+from coft_core.model.joint import JointForwards
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Past, Policy
 from coft_core.policies.sampling import keyed_uniform
@@ -306,13 +308,12 @@ class Rollout:
     """
 
     def __init__(
-        self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = (), forwards: Forwards | None = None
+        self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = (), forwards: JointForwards | None = None
     ) -> None:
         """Begin a chain, or go on after steps, whose tokens are fed with the prompt at the next step."""
         self._chain = PlannedChain(plan, path)
-        forwards = forwards or OwnForwards()
         self._group = BranchGroup(plan.all_models, self._chain.branches, forwards)
-        with forwards.exclusive():
+        with forwards.exclusive() if forwards else nullcontext():
             self._group.prepare()
             self._chain.resume(steps)
         for step in steps:

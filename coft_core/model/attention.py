@@ -26,14 +26,10 @@ def slot_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    slot_parts: StepCache | None = None,
+    slot_parts: StepParts | None = None,
     **arguments: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in every attention layer.
-
-    Returns:
-        ``(R, q, heads, value width)``, and no weights.
-    """
+    """What transformers calls in every attention layer: ``(R, q, heads, value width)``, and no weights."""
     if slot_parts is None:
         output: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **arguments
@@ -46,33 +42,15 @@ AttentionInterface.register(SLOT_ATTENTION, slot_attention)
 AttentionMaskInterface.register(SLOT_ATTENTION, sdpa_mask)
 
 
-def attend_rows(
-    module: Any, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scaling: float, **arguments: Any
-) -> Tensor:
-    """Attention of rows over keys of their own, ``(R, q, heads, value width)``."""
-    output: Tensor = sdpa_attention_forward(module, query, keys, values, mask, scaling=scaling, **arguments)[0]
-    return output
-
-
 def attend_with_prefix(
     query: Tensor, prefix: tuple[Tensor, Tensor], suffix: tuple[Tensor, Tensor], mask: Tensor | None, scaling: float
 ) -> Tensor:
-    """Attention of one new token a row over a prefix that all rows share and over keys of their own.
+    """Attention of one new token a row over a prefix that all rows share, ``(1, G, P, D)``, and over their own keys.
 
     The prefix's keys are read once: the queries of all rows are folded into one matrix. Both parts are softmaxes of
-    their own scores and are merged by the mass of each, ``exp(logsumexp)`` (Juravsky et al. 2024, Hydragen).
-
-    Args:
-        query: ``(R, heads, 1, width)``.
-        prefix: Keys and values, ``(1, key heads, P, width)``.
-        suffix: Keys and values of their own, ``(R, key heads, W, width)``.
-        mask: Which keys of the suffix count, boolean ``(R or 1, 1, 1, W)``; None counts all.
-        scaling: Factor of the scores.
-
-    Returns:
-        ``(R, 1, heads, value width)`` in the query's type; scores and merging are in float32.
+    their own scores and are merged in float32 by the mass of each (Juravsky et al. 2024, Hydragen).
     """
-    rows, heads, _, width = query.shape
+    rows, heads, _, width = query.shape  # (R, H, 1, D)
     groups = suffix[0].shape[1]
     folded = query.view(rows, groups, heads // groups, width) * scaling  # (R, G, n, D): heads that share keys together
     mine, mass = _softmax_part(folded, suffix[0], suffix[1], mask)  # (R, G, n, D'), (R, G, n, 1)
@@ -96,13 +74,9 @@ def _softmax_part(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | No
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Keys and values of tokens with which all rows begin; nothing changes them, so that forks share them.
+    """Keys and values of tokens with which all rows begin; nothing changes them, so that forks share them."""
 
-    Attributes:
-        layers: One layer's keys and values each, ``(1, heads, P, width)``.
-    """
-
-    layers: tuple[LayerMemory, ...]
+    layers: tuple[LayerMemory, ...]  # (1, heads, P, width) each
 
     @property
     def length(self) -> int:
@@ -117,19 +91,13 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one memory and their next tokens.
-
-    Attributes:
-        slots: Where the rows are; they have room for the tokens.
-        ids: ``(R, q)``.
-        prefix: What stands before all rows; None if nothing is held once.
-        width: Cells that attention looks at, at least what the longest row needs. With it nothing depends on numbers
-            of the host, and the forward can be captured as a graph. None looks at as many as the longest row has.
-    """
+    """Rows of one memory with room for their next tokens, and these."""
 
     slots: Slots
-    ids: Tensor
+    ids: Tensor  # (R, q)
     prefix: Prefix | None = None
+    # Cells that attention looks at in place of those that the longest row has. Nothing then depends on numbers of the
+    # host, and the forward can be captured as a graph.
     width: int | None = None
 
     @property
@@ -161,40 +129,21 @@ class Part:
         return (columns <= self.slots.places(self.ids.shape[1])[:, :, None])[:, None]
 
 
-class StepCache(Cache):
-    """What a model takes for its cache during one forward: it writes into the parts' memories and reads them."""
+class StepParts:
+    """The parts of one forward: new states are written into their memories, and attention reads these."""
 
-    def __init__(self, parts: Sequence[Part], layers: int) -> None:
-        self._parts = tuple(parts)
-        self._masks: tuple[Tensor | None, ...] = ()
-        self._cells: tuple[Tensor | None, ...] = ()
-        super().__init__(layers=[_StepLayer(self, index) for index in range(layers)])
-
-    @property
-    def whole(self) -> bool:
-        """Whether the rows are one part without a prefix, so that any attention can read its keys as they are."""
-        return len(self._parts) == 1 and self._parts[0].prefix is None
-
-    @property
-    def cells(self) -> int:
-        """Cells of the first part; a model asks only where it is the whole."""
-        return self._parts[0].cells
-
-    @property
-    def held(self) -> int:
-        """Tokens held of the first part's rows."""
-        return self._parts[0].slots.longest
-
-    @property
-    def mask(self) -> Tensor | None:
-        """The model's mask where rows differ in length or the width is fixed, ``(R, 1, q, cells)``."""
-        part = self._parts[0]
-        return None if part.slots.uniform and part.width is None else part.mask
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts, first = tuple(parts), parts[0]
+        self._cells = [part.cells_to_write for part in parts]
+        # The rows of one part without a prefix can be read by any attention as they are.
+        self.whole = len(parts) == 1 and first.prefix is None
+        self.cells, self.held = first.cells, first.slots.longest
+        self._masks = [] if self.whole else [part.mask for part in parts]
+        # (R, 1, q, cells), where rows differ in length or the width is fixed.
+        self.mask = first.mask if self.whole and not (first.slots.uniform and first.width is None) else None
 
     def put(self, index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write the new states of a layer; return what attention is to read, where the rows are one part."""
-        if not self._cells:
-            self._cells = tuple(part.cells_to_write for part in self._parts)
         if self.whole:
             slots = self._parts[0].slots
             slots.write(index, keys, values, self._cells[0])
@@ -207,14 +156,8 @@ class StepCache(Cache):
             start = end
         return keys, values
 
-    def let_go(self) -> None:
-        """Forget the parts: cache and layers know each other, and would keep memories until they are collected."""
-        self._parts = ()
-
     def attend(self, module: Any, query: Tensor, scaling: float, arguments: dict[str, Any]) -> Tensor:
         """Attention part by part, ``(R, q, heads, width)``."""
-        if not self._masks:
-            self._masks = tuple(part.mask for part in self._parts)
         outputs, start = [], 0
         for part, mask in zip(self._parts, self._masks, strict=True):
             rows = query[start : start + part.slots.rows]
@@ -224,13 +167,13 @@ class StepCache(Cache):
 
 
 class _StepLayer(CacheLayerMixin):
-    """One layer of :class:`StepCache`."""
+    """One layer of what a model takes for its cache during one forward."""
 
     is_sliding = False
 
-    def __init__(self, cache: StepCache, index: int) -> None:
+    def __init__(self, parts: StepParts, index: int) -> None:
         super().__init__()
-        self._cache, self._index = cache, index
+        self._parts, self._index = parts, index
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -238,15 +181,15 @@ class _StepLayer(CacheLayerMixin):
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Write, and say what attention reads."""
-        return self._cache.put(self._index, key_states, value_states)
+        return self._parts.put(self._index, key_states, value_states)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of what attention reads."""
-        return self._cache.cells, 0
+        """Length and offset of what attention reads; a model asks only where the rows are one part."""
+        return self._parts.cells, 0
 
     def get_seq_length(self) -> int:
-        """Tokens held before this forward."""
-        return self._cache.held
+        """Tokens held of the first part's rows before this forward."""
+        return self._parts.held
 
     def get_max_length(self) -> int:
         """No maximum that a model would have to know."""
@@ -254,37 +197,27 @@ class _StepLayer(CacheLayerMixin):
 
 
 def forward(module: Any, parts: Sequence[Part], layers: int, accepts: frozenset[str]) -> Tensor:
-    """Run the next tokens of all parts through a model; their rows' lengths stay as they are.
+    """Logits after each row's last token, ``(R, V)``, in the model's type; the rows' lengths stay as they are.
 
-    Args:
-        module: The transformers module.
-        parts: The rows, with one number of tokens q in all. Several parts, or a prefix, need :data:`SLOT_ATTENTION`.
-        layers: Layers of the model.
-        accepts: Names of the parameters of its forward.
-
-    Returns:
-        Logits that follow each row's last token, ``(R, V)``, in the model's type.
+    All parts have one number of tokens q. Several parts, or a prefix, need :data:`SLOT_ATTENTION`.
     """
-    cache = StepCache(parts, layers)
+    taken = StepParts(parts)
     arguments: dict[str, Any] = {
         "input_ids": _together([part.ids for part in parts]),  # (R, q)
         "position_ids": _together([part.positions for part in parts]),  # (R, q)
-        "past_key_values": cache,
+        "past_key_values": Cache(layers=[_StepLayer(taken, index) for index in range(layers)]),
         "use_cache": True,
     }
     if "logits_to_keep" in accepts:
         arguments["logits_to_keep"] = 1
-    if not cache.whole:
+    if not taken.whole:
         # The parts have masks of their own; a mask of four dimensions keeps the model from making one.
         arguments["attention_mask"] = arguments["input_ids"].new_ones((1, 1, 1, 1), dtype=torch.bool)
-        arguments["slot_parts"] = cache
-    elif (mask := cache.mask) is not None:
-        arguments["attention_mask"] = _like_the_models(module, mask)
-    try:
-        with torch.inference_mode():
-            logits: Tensor = module(**arguments).logits[:, -1]  # (R, V)
-    finally:
-        cache.let_go()
+        arguments["slot_parts"] = taken
+    elif taken.mask is not None:
+        arguments["attention_mask"] = _like_the_models(module, taken.mask)
+    with torch.inference_mode():
+        logits: Tensor = module(**arguments).logits[:, -1]  # (R, V)
     return logits
 
 
@@ -303,18 +236,17 @@ def _like_the_models(module: Any, mask: Tensor) -> Tensor:
 def _attend_part(
     module: Any, query: Tensor, part: Part, mask: Tensor | None, scaling: float, arguments: dict[str, Any]
 ) -> Tensor:
-    held_rows = part.slots.read(module.layer_idx, part.cells)
-    mask = None if mask is None else mask.to(query.device)
-    if part.prefix is None:
-        return attend_rows(module, query, held_rows.keys, held_rows.values, mask, scaling, **arguments)
-    held = part.prefix.layers[module.layer_idx]
-    if query.shape[2] == 1:
-        return attend_with_prefix(query, (held.keys, held.values), (held_rows.keys, held_rows.values), mask, scaling)
-    # Many new tokens are rare (the rest of a prompt), and their scores would be large: one kernel reads both parts.
-    keys, values = (
-        torch.cat([shared.expand(len(query), -1, -1, -1), mine], dim=2)
-        for shared, mine in ((held.keys, held_rows.keys), (held.values, held_rows.values))
-    )
-    seen = torch.ones((1, 1, 1, part.before), dtype=torch.bool, device=query.device)
-    whole = None if mask is None else torch.cat([seen.expand(*mask.shape[:3], -1), mask], dim=-1)
-    return attend_rows(module, query, keys, values, whole, scaling, **arguments)
+    own = part.slots.read(module.layer_idx, part.cells)
+    keys, values, mask = own.keys, own.values, None if mask is None else mask.to(query.device)
+    if part.prefix is not None:
+        held = part.prefix.layers[module.layer_idx]
+        if query.shape[2] == 1:
+            return attend_with_prefix(query, (held.keys, held.values), (keys, values), mask, scaling)
+        # Many new tokens are rare (the rest of a prompt), and their scores would be large: one kernel reads both parts.
+        keys = torch.cat([held.keys.expand(len(query), -1, -1, -1), keys], dim=2)
+        values = torch.cat([held.values.expand(len(query), -1, -1, -1), values], dim=2)
+        if mask is not None:
+            seen = torch.ones((*mask.shape[:3], part.before), dtype=torch.bool, device=query.device)
+            mask = torch.cat([seen, mask], dim=-1)
+    output: Tensor = sdpa_attention_forward(module, query, keys, values, mask, scaling=scaling, **arguments)[0]
+    return output

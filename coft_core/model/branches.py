@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,16 +22,8 @@ from coft_core.model.memory_fit import MemoryKind, fit_of
 from coft_core.model.slots import RowTokens
 from coft_core.model.states import StateRows
 
-
-class Removable(Protocol):
-    """What attaching gives back, such as PyTorch's handle of a hook."""
-
-    def remove(self) -> None:
-        """Take the hook off."""
-
-
-Hook = Callable[[Any], Removable]
-"""Attaches itself to a transformers module and returns what takes it off again."""
+Hook = Callable[[Any], Any]
+"""Attaches itself to a transformers module and returns what takes it off again, as PyTorch does, by ``remove``."""
 
 
 def attached(module: Any, hooks: Sequence[Hook]) -> AbstractContextManager[object]:
@@ -63,12 +55,7 @@ class MemoryUse:
 
 
 class BranchBatch:
-    """Rows that share one model, one memory and one number of generated tokens.
-
-    Where the model allows it, memory is preallocated and every row has its own length, so that no row is padded, and
-    what all rows begin with is read once. Other models' rows are padded on the left over a cache that grows, or are
-    kept in groups of one length whose states are copied at every step.
-    """
+    """Rows that share one model, one memory of the kind that fits the model, and one number of generated tokens."""
 
     def __init__(
         self,
@@ -132,11 +119,7 @@ class BranchBatch:
         return self._memory is not None and self._memory.may_join
 
     def logits(self) -> Tensor:
-        """Run what is pending through the model: the whole prompt at first, one token a step afterwards.
-
-        Returns:
-            Logits that follow the newest token, ``(R, V)``, in the model's dtype.
-        """
+        """Run what is pending, the prompt at first: logits that follow the newest token, ``(R, V)``, in its dtype."""
         return self.opened().logits()
 
     def append(self, token_ids: Tensor) -> None:

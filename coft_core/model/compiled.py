@@ -39,18 +39,12 @@ MOST_GRAPHS = 64
 
 @dataclass(slots=True)
 class _Graph:
-    """A captured forward, or memories that have not been stepped together often enough for one.
+    """A captured forward, or memories that have not been stepped together often enough for one."""
 
-    Attributes:
-        parts: Each memory, its capacity (it moves when that grows), and what stands before its rows.
-        seen: Eager steps so far.
-        ids: Where the graph reads its tokens, ``(R, 1)``; a tensor once there is a graph.
-        logits: Where it writes, ``(R, V)``; likewise.
-        graph: The graph; None while there is none.
-    """
-
+    # Each memory, its capacity (it moves when that grows), and what stands before its rows.
     parts: tuple[tuple[ref[Slots], int, Prefix | None], ...]
-    seen: int = 0
+    seen: int = 0  # eager steps so far
+    # Once there is a graph: where it reads its tokens, (R, 1), and writes, (R, V).
     ids: Any = None
     logits: Any = None
     graph: Any = None
@@ -62,14 +56,9 @@ class _Graph:
             for (memory, capacity, prefix), part in zip(self.parts, parts, strict=True)
         )
 
-    @property
-    def gone(self) -> bool:
-        """Whether one of the memories is no longer there."""
-        return any(memory() is None for memory, _, _ in self.parts)
-
 
 class GraphSteps:
-    """Runs single tokens by graphs, one for each memory or set of memories; graphs go when their memories do."""
+    """Runs single tokens by graphs, one for each memory or set of memories."""
 
     def __init__(self, module: Any, fit: Fit) -> None:
         self._module, self._fit = module, fit
@@ -99,8 +88,10 @@ class GraphSteps:
         key = tuple(id(part.slots) for part in parts)
         known = self._graphs.get(key)
         if known is None or not known.is_of(parts):
-            for other in [other for other, graph in self._graphs.items() if graph.gone]:
-                del self._graphs[other]
+            # Graphs go with their memories.
+            gone = [own for own, graph in self._graphs.items() if any(memory() is None for memory, _, _ in graph.parts)]
+            for own in gone:
+                del self._graphs[own]
             known = _Graph(tuple((ref(part.slots), part.slots.capacity, part.prefix) for part in parts))
             self._graphs[key] = known
         self._graphs.move_to_end(key)
@@ -163,8 +154,8 @@ _torch: Any = torch._C
 class TracedSteps:
     """Runs single tokens by a trace of the model's forward.
 
-    ``torch.jit.trace`` enters what it makes in a table of the process, which nothing is ever taken out of. This trace
-    is a function of its own over the weights as inputs, so that it goes with the model.
+    ``torch.jit.trace`` enters what it makes in a table of the process for good. This trace is a function over the
+    weights as inputs, so that it goes with the model.
     """
 
     failure = ""
@@ -256,17 +247,12 @@ NOT_PREPARED = StepPath("eager", "no faster path has been prepared")
 
 def path_of(model: LanguageModel) -> StepPath:
     """The path that runs a model's single tokens."""
-    path: StepPath | None = model.finding(_KEPT_AS)
-    return path or NOT_PREPARED
+    return model.finding(_KEPT_AS) or NOT_PREPARED
 
 
 def prepare(model: LanguageModel, progress: Progress | None = None) -> StepPath:
-    """Make the fastest path of a model that gives the eager forward's logits; it is used from then on.
-
-    This takes a second or several. On a CPU it pays for a model that takes some hundred steps. ``progress`` is told
-    what is being done.
-    """
-    report = progress or _say_nothing
+    """Make the fastest path of a model that gives the eager forward's logits, in some seconds; use it from then on."""
+    report = progress or (lambda share, what: None)
     report(0.0, "Looking at the model's memory")
     fit = fit_of(model)
     if reason := _why_eager(model, fit):
@@ -282,11 +268,10 @@ def prepare(model: LanguageModel, progress: Progress | None = None) -> StepPath:
     return path
 
 
-def step_logits(model: LanguageModel, parts: Sequence[Part], fit: Fit) -> Tensor:
+def step_logits(model: LanguageModel, parts: Sequence[Part], fit: Fit, prepared: bool = True) -> Tensor:
     """Logits that follow each row's last token, ``(R, V)``, by the path that was prepared where it takes the parts."""
-    steps = path_of(model).steps
-    one_token = all(part.ids.shape[1] == 1 for part in parts)
-    if one_token and steps is not None and steps.takes(parts):
+    steps = path_of(model).steps if prepared else None
+    if steps is not None and all(part.ids.shape[1] == 1 for part in parts) and steps.takes(parts):
         return steps.logits(parts)
     return forward(model.module, parts, fit.layers, fit.accepts)
 
@@ -341,7 +326,3 @@ def _probe(model: LanguageModel, fit: Fit, lengths: Sequence[int]) -> Part:
     forward(model.module, [Part(slots, ids[:, :-1])], fit.layers, fit.accepts)
     slots.settle(lengths)
     return Part(slots, ids[:, -1:])
-
-
-def _say_nothing(share: float, what: str) -> None:
-    del share, what

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,65 +11,9 @@ from torch import Tensor
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchBatch, BranchSpec, Hook, MemoryUse, attached
 from coft_core.model.forced import teacher_forced_logits
+from coft_core.model.joint import Found, JointForwards, Sequel
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.memory_fit import fit_of
-
-Found = TypeVar("Found")
-Found_co = TypeVar("Found_co", covariant=True)
-
-
-class Sequel(Protocol[Found_co]):
-    """What is made of a batch's logits after its forward: by itself, or at once with others of the same forward."""
-
-    @property
-    def key(self) -> Hashable | None:
-        """Sequels with equal keys may be made together; None is always made alone."""
-
-    def alone(self, logits: Tensor) -> Found_co:
-        """Make it of the batch's own logits, ``(R, V)``."""
-
-    def together(self, logits: Sequence[Tensor], sequels: Sequence[Any]) -> Sequence[Callable[[], Found_co]]:
-        """Make several at once.
-
-        Args:
-            logits: ``(R, V)`` of each.
-            sequels: All of them, this one included; their keys are equal.
-
-        Returns:
-            For each, what is left to do in the thread that asked for it.
-        """
-
-
-class Forwards(Protocol):
-    """Where the forwards of a rollout are run."""
-
-    def logits(self, batch: BranchBatch, hooks: Sequence[Hook] = ()) -> Tensor:
-        """What is pending of a batch, ``(R, V)``, with hooks that are on for this forward alone."""
-
-    def followed(self, batch: BranchBatch, hooks: Sequence[Hook], sequel: Sequel[Found]) -> tuple[Tensor, Found]:
-        """What is pending of a batch, ``(R, V)``, and what is made of it."""
-
-    def exclusive(self) -> AbstractContextManager[None]:
-        """No forward of anybody else runs inside this block."""
-
-
-class OwnForwards:
-    """Every forward by itself, in the thread that asks; for whoever is alone with a model, or holds its turn."""
-
-    def logits(self, batch: BranchBatch, hooks: Sequence[Hook] = ()) -> Tensor:
-        """What is pending of a batch, ``(R, V)``, with hooks that are on for this forward alone."""
-        with attached(batch.model.module, hooks):
-            return batch.logits()
-
-    def followed(self, batch: BranchBatch, hooks: Sequence[Hook], sequel: Sequel[Found]) -> tuple[Tensor, Found]:
-        """What is pending of a batch, ``(R, V)``, and what is made of it."""
-        logits = self.logits(batch, hooks)
-        return logits, sequel.alone(logits)
-
-    def exclusive(self) -> AbstractContextManager[None]:
-        """Nobody else is expected."""
-        return nullcontext()
-
 
 BASE = "base"
 """Name under which branches ask for the audited model."""
@@ -88,26 +30,22 @@ class _Part:
 
 
 class BranchGroup:
-    """Branches of one prompt or of several, in one batch for each model and set of hooks.
-
-    Where all branches share one model, as those of COFT do, this is that one batch and costs nothing besides.
-    """
+    """Branches of one prompt or of several, in one batch for each model and set of hooks."""
 
     def __init__(
         self,
         models: Mapping[str, LanguageModel],
         branches: Sequence[BranchSpec],
-        forwards: Forwards | None = None,
+        forwards: JointForwards | None = None,
     ) -> None:
-        """Lay the prompts out; nothing runs yet."""
+        """Lay the prompts out, to be run by the forwards of many or, without any, alone; nothing runs yet."""
         parts = _parts(models, branches)
         # A prefix is not read by itself under hooks, since they may depend on where a forward begins and ends.
         batches = [
             BranchBatch(part.model, [branches[row].input_ids for row in part.rows], share=not part.hooks)
             for part in parts
         ]
-        self._forwards = forwards or OwnForwards()
-        self._parts, self._batches, self._order = parts, batches, _order(parts)
+        self._forwards, self._parts, self._batches, self._order = forwards, parts, batches, _order(parts)
 
     def prepare(self) -> None:
         """Find out which memory fits the models; the first time this runs each over a few tokens."""
@@ -130,11 +68,6 @@ class BranchGroup:
         return min(batch.room for batch in self._batches)
 
     @property
-    def closed(self) -> bool:
-        """Whether the caches have been released."""
-        return self._batches[0].closed
-
-    @property
     def waited(self) -> float:
         """Seconds for which the newest logits waited on forwards of others."""
         return sum(batch.waited for batch in self._batches)
@@ -151,28 +84,26 @@ class BranchGroup:
 
     @property
     def memory_uses(self) -> dict[str, MemoryUse]:
-        """How keys and values are kept, by the name under which branches ask for their model.
-
-        Where hooks divide the branches of one model into several batches, the first one's.
-        """
+        """How keys and values are kept, by the name of the model; of several batches of one model, the first one's."""
         uses: dict[str, MemoryUse] = {}
         for part, batch in zip(self._parts, self._batches, strict=True):
             uses.setdefault(part.name, batch.memory_use)
         return uses
 
     def logits(self) -> Tensor:
-        """Run what is pending through the models.
-
-        Returns:
-            Logits that follow the newest token, ``(R, V)``, in the branches' order and on the first one's device. Where
-            models pad their vocabularies differently, V is the smallest.
-        """
-        pairs = zip(self._parts, self._batches, strict=True)
-        return _merged(self._parts, [self._forwards.logits(batch, part.hooks) for part, batch in pairs], self._order)
+        """Logits that follow the newest token, ``(R, V)``, in the branches' order and on the first one's device."""
+        found = []
+        for part, batch in zip(self._parts, self._batches, strict=True):
+            if self._forwards is not None:
+                found.append(self._forwards.followed(batch, part.hooks)[0])
+                continue
+            with attached(part.model.module, part.hooks):
+                found.append(batch.logits())
+        return _merged(self._parts, found, self._order)
 
     def followed(self, sequel: Sequel[Found]) -> tuple[Tensor, Found]:
         """What :meth:`logits` gives, and what is made of it, perhaps together with that of other rollouts."""
-        if self._order is None:
+        if self._order is None and self._forwards is not None:
             return self._forwards.followed(self._batches[0], self._parts[0].hooks, sequel)
         logits = self.logits()
         return logits, sequel.alone(logits)
@@ -212,20 +143,7 @@ class BranchGroup:
 def score_branches(
     models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec], tokens: Sequence[int]
 ) -> Tensor:
-    """Logits of every branch before each token of a given continuation.
-
-    Args:
-        models: Loaded models by name.
-        branches: The branches.
-        tokens: C tokens of the continuation, the same in every branch.
-
-    Returns:
-        ``(C, B, V)``, on the first branch's device.
-
-    Raises:
-        InvalidInputError: A branch or the continuation is empty, or a model is not there.
-        PromptTooLongError: Prompt and continuation together exceed a model's context.
-    """
+    """Logits of every branch before each token of one continuation, ``(C, B, V)``, on the first branch's device."""
     parts = _parts(models, branches)
     by_part = []
     for part in parts:

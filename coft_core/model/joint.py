@@ -8,19 +8,36 @@ it is the same for all.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from threading import Condition, Lock
 from time import perf_counter
 from traceback import clear_frames
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from torch import Tensor
 
 from coft_core.model.branches import BranchBatch, Hook, attached, joint_logits
-from coft_core.model.group import Sequel
+
+Found = TypeVar("Found")
+Found_co = TypeVar("Found_co", covariant=True)
+
+
+class Sequel(Protocol[Found_co]):
+    """What is made of a batch's logits after its forward: by itself, or at once with others of the same forward."""
+
+    @property
+    def key(self) -> Hashable | None:
+        """Sequels with equal keys may be made together; None is always made alone."""
+
+    def alone(self, logits: Tensor) -> Found_co:
+        """Make it of the batch's own logits, ``(R, V)``."""
+
+    def together(self, logits: Sequence[Tensor], sequels: Sequence[Any]) -> Sequence[Callable[[], Found_co]]:
+        """Make several of equal keys at once: for each, what is left to do in the thread that asked for it."""
+
 
 PATIENCE = 1.0
 """How long a forward waits after the one before it, as a share of the time that one took.
@@ -58,10 +75,11 @@ class Gathering:
     def complete(self, back: Collection[BranchBatch], model: object) -> bool:
         """Whether nobody is missing who could share the next forward and was in time before."""
         known = {id(batch) for batch in back}
-        return not any(self._expected(batch, model) for batch in self._newest if id(batch) not in known)
-
-    def _expected(self, batch: BranchBatch, model: object) -> bool:
-        return batch.model.module is model and batch.may_join and self._away.get(batch, 0.0) <= self._seconds
+        return not any(
+            batch.model.module is model and batch.may_join and self._away.get(batch, 0.0) <= self._seconds
+            for batch in self._newest
+            if id(batch) not in known
+        )
 
 
 MOST_ROWS = 64
@@ -93,11 +111,9 @@ class _Request:
 class JointForwards:
     """Forwards of many rollouts on one processor: in the order of asking, and together where they can be.
 
-    Steps of one token a row of batches of one model are joined. Prompts, batches with hooks and models whose attention
-    takes no parts are run alone, in their turn. An error of a joint forward is nobody's yet: each batch is then run
-    alone, and only those fail that fail by themselves; likewise with what follows it.
-
-    A forward waits a moment for those of the one before it.
+    Steps of one token a row of batches of one model are joined; prompts and batches with hooks are run alone, in their
+    turn. An error of a joint forward is nobody's yet: each batch is then run alone, and only those fail that fail by
+    themselves; likewise with what follows it. A forward waits a moment for those of the one before it.
     """
 
     def __init__(
@@ -121,15 +137,9 @@ class JointForwards:
         """Requests that no forward has taken yet."""
         return len(self._waiting)
 
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Hold the processor, for forwards that are none of a batch's steps."""
-        with self._processor():
-            yield
-
-    def logits(self, batch: BranchBatch, hooks: Sequence[Hook] = ()) -> Tensor:
-        """What is pending of a batch, as :meth:`followed` gives it, when nothing is made of it yet."""
-        return self.followed(batch, hooks)[0]
+        return self._processor()
 
     def followed(
         self, batch: BranchBatch, hooks: Sequence[Hook] = (), sequel: Sequel[Any] | None = None
@@ -140,15 +150,20 @@ class JointForwards:
         """
         request = _Request(batch, tuple(hooks), sequel)
         try:
-            if self._leads(request):
-                with self._leading():
-                    while not request.done:
-                        self._gather()
-                        # The processor is given back after each forward, so that others who wait get their turn.
-                        with self._processor():
-                            self._serve(self._taken())
+            with self._changed:
+                self._waiting.append(request)
+                self._gathering.asked(batch, request.asked)
+                self._arrived.notify()
+                self._changed.wait_for(lambda: request.done or not self._led)
+                if leads := not request.done:
+                    self._led = True
+            if leads:
+                self._lead(request)
         except BaseException:
-            self._withdraw(request)
+            with self._changed:
+                if request in self._waiting:
+                    self._waiting.remove(request)
+                self._changed.notify_all()
             raise
         if request.error is not None:
             raise request.error
@@ -157,23 +172,14 @@ class JointForwards:
             return logits, request.finish()
         return logits, None if sequel is None else sequel.alone(logits)
 
-    def _leads(self, request: _Request) -> bool:
-        """Wait until the request is done or nobody runs forwards, which is then for this thread to do."""
-        with self._changed:
-            self._waiting.append(request)
-            self._gathering.asked(request.batch, request.asked)
-            self._arrived.notify()
-            self._changed.wait_for(lambda: request.done or not self._led)
-            if request.done:
-                return False
-            self._led = True
-            return True
-
-    @contextmanager
-    def _leading(self) -> Iterator[None]:
-        """Run forwards, oldest requests first, inside this block; somebody else does afterwards."""
+    def _lead(self, request: _Request) -> None:
+        """Run forwards, oldest requests first, until one's own is done; somebody else does afterwards."""
         try:
-            yield
+            while not request.done:
+                self._gather()
+                # The processor is given back after each forward, so that others who wait get their turn.
+                with self._processor():
+                    self._serve(self._taken())
         finally:
             with self._changed:
                 self._led = False
@@ -244,12 +250,6 @@ class JointForwards:
         for request, logits in zip(taken, logits_of_all, strict=True):
             request.found.append(logits)
         return True
-
-    def _withdraw(self, request: _Request) -> None:
-        with self._changed:
-            if request in self._waiting:
-                self._waiting.remove(request)
-            self._changed.notify_all()
 
 
 def _make_together(taken: Sequence[_Request], logits_of_all: Sequence[Tensor]) -> None:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from coft_core.model.attention import Part, Prefix, forward
+from coft_core.model.attention import Part, Prefix
 from coft_core.model.compiled import step_logits
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.memory_fit import Fit
-from coft_core.model.slots import RowTokens, Slots, capacity_for, token_size
+from coft_core.model.slots import RowTokens, Slots, capacity_for, in_pieces, token_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,13 @@ class Sharing:
         return cls(64, 768) if device.type == "cpu" else cls(2048, None)
 
 
-def _in_pieces(model: LanguageModel, ids: Tensor) -> Sequence[Tensor]:
-    """Tokens ``(R, q)`` by columns, as many of them as the model takes in one forward."""
-    return torch.split(ids, max(1, model.prefill_tokens // len(ids)), dim=1)
-
-
 class SlotRows:
     """Rows over preallocated memory, each of its own length, behind a prefix that is read once."""
 
     def __init__(self, model: LanguageModel, tokens: RowTokens, fit: Fit, sharing: Sharing | None) -> None:
         self._model, self._tokens, self._fit, self._sharing = model, tokens, fit, sharing
+        # Where nothing is shared, hooks change the activations; a prepared path was made without them.
+        self._prepared = sharing is not None
         self._slots = Slots(tokens.rows, model.context_length, model.device)
         self._prefix: Prefix | None = None
         # Generated tokens in memory; -1 lacks the prompts' last tokens too, and None has nothing.
@@ -71,7 +68,7 @@ class SlotRows:
         if self._held is None:
             return self._first()
         part = self.next_part()
-        logits = self._forward(part)
+        logits = step_logits(self._model, [part], self._fit, self._prepared)
         self.done(part)
         return logits
 
@@ -138,16 +135,10 @@ class SlotRows:
         """Read tokens and count them as held."""
         self._slots.reserve(self._slots.longest + ids.shape[1])
         logits = ids.new_empty(0)
-        for piece in _in_pieces(self._model, ids):
-            logits = self._forward(Part(self._slots, piece, self._prefix))
+        for piece in in_pieces(self._model, ids):
+            logits = step_logits(self._model, [Part(self._slots, piece, self._prefix)], self._fit, self._prepared)
             self._slots.advance(piece.shape[1])
         return logits
-
-    def _forward(self, part: Part) -> Tensor:
-        # Where nothing is shared, hooks change the activations; a prepared path was made without them.
-        if self._sharing is None:
-            return forward(self._model.module, [part], self._fit.layers, self._fit.accepts)
-        return step_logits(self._model, [part], self._fit)
 
     def _read_prefix(self) -> int:
         """Read what all rows begin with once, if that pays; return how many tokens it is."""
@@ -158,8 +149,8 @@ class SlotRows:
         once = Slots(1, shared, self._model.device)
         once.reserve(shared)
         ids = torch.tensor([self._tokens.prompts[0][:shared]], device=self._model.device)
-        for piece in _in_pieces(self._model, ids):
-            self._forward(Part(once, piece))
+        for piece in in_pieces(self._model, ids):
+            step_logits(self._model, [Part(once, piece)], self._fit)
             once.advance(piece.shape[1])
         if self._holds_once(shared):
             self._prefix = Prefix(tuple(once.layers))
@@ -181,11 +172,8 @@ class GrowingRows:
     Layers with a sliding window are kept whole here: they use more memory than the window needs, and can be cut.
     """
 
-    shared_length = 0
-    """Nothing is held once here."""
-
-    may_join = False
-    """Nor is a forward shared."""
+    # Nothing is held once here, nor is a forward shared.
+    shared_length, may_join = 0, False
 
     def __init__(self, model: LanguageModel, tokens: RowTokens, accepts: frozenset[str]) -> None:
         self._model, self._tokens, self._accepts = model, tokens, accepts
@@ -210,7 +198,7 @@ class GrowingRows:
             self.cut()
         ids = self._tokens.after(self._cached - self._tokens.longest) if self._cached else self._tokens.padded()
         logits = ids.new_empty(0)
-        for piece in _in_pieces(self._model, ids):
+        for piece in in_pieces(self._model, ids):
             with torch.inference_mode():
                 output = self._model.module(**self._arguments(piece))
             self._cached += piece.shape[1]

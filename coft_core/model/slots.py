@@ -39,9 +39,8 @@ class LayerMemory:
 class Slots:
     """R rows of fixed capacity, each with its own length; what lies behind a row's length is not read.
 
-    The tensors stay where they are until a row outgrows its capacity. Going back makes lengths shorter and copies
-    nothing. Cells are zero at first: an attention weight of 0 times a value that was never written must be 0. A layer
-    is allocated when it is first written, in the shape that it then has.
+    The tensors stay where they are until a row outgrows its capacity. Cells are zero at first: an attention weight of
+    0 times a value that was never written must be 0. A layer is allocated when it is first written.
     """
 
     @torch.inference_mode()
@@ -65,10 +64,7 @@ class Slots:
         return self._size
 
     def reserve(self, length: int) -> None:
-        """See to it that every row can hold so many tokens; larger tensors are filled by copy, layer by layer.
-
-        Where memory runs out on the way, the rows hold what they held and can be used and grown as before.
-        """
+        """Have every row hold so many tokens; where memory runs out on the way, the rows stay usable as they were."""
         if length > self.capacity:
             self._grow(length)
 
@@ -86,14 +82,7 @@ class Slots:
             raise
 
     def write(self, index: int, keys: Tensor, values: Tensor, places: Tensor | None = None) -> None:
-        """Put the states of new tokens behind each row's own; lengths change only by :meth:`advance`.
-
-        Args:
-            index: The layer.
-            keys: ``(R, heads, q, width)``.
-            values: ``(R, heads, q, value width)``.
-            places: Where they go, as :meth:`places` says; None puts them behind rows that all have one length.
-        """
+        """Put a layer's new keys and values, ``(R, heads, q, width)``, at their places; None is behind uniform rows."""
         if index == len(self.layers):
             self.layers.append(LayerMemory(self._allocated(keys), self._allocated(values)))
         layer, count = self.layers[index], keys.shape[2]
@@ -168,11 +157,7 @@ class Slots:
 
 
 def token_size(model: LanguageModel) -> int:
-    """Bytes of one token's keys and values in all layers; 0 where the model's configuration does not tell.
-
-    Keys and values are ``2 * layers * key-value heads * head width`` numbers of the model's type. A model whose layers
-    look back only so far (sliding windows) needs at most this.
-    """
+    """Bytes of one token's keys and values in all layers, at most; 0 where the model's configuration does not tell."""
     text: Any = model.module.config.get_text_config(decoder=True)
     # Where layers differ, each has a configuration of its own, and asking the whole one for a width is an error.
     layers = getattr(text, "per_layer_config", None) or [text] * (getattr(text, "num_hidden_layers", None) or 0)
@@ -191,6 +176,11 @@ def _width_of_layer(layer: Any) -> int:
 def rows_size(model: LanguageModel, rows: int, length: int) -> int:
     """Bytes that rows hold, the longest of a length, in the capacity that preallocated memory would have."""
     return rows * capacity_for(length, model.context_length) * token_size(model)
+
+
+def in_pieces(model: LanguageModel, ids: Tensor) -> Sequence[Tensor]:
+    """Tokens ``(R, q)`` by columns, as many of them as the model takes in one forward."""
+    return torch.split(ids, max(1, model.prefill_tokens // len(ids)), dim=1)
 
 
 class RowTokens:

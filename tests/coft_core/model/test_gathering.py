@@ -128,7 +128,7 @@ def test_a_memory_knows_its_size_while_it_grows_and_is_copied():
 def test_nobody_waits_for_whoever_has_only_read_a_prompt():
     model = build("llama")
     forwards = JointForwards(gathering=Gathering(patience=1e9))
-    forwards.logits(BranchBatch(model, [UNEVEN[3]]))
+    forwards.followed(BranchBatch(model, [UNEVEN[3]]))[0]
     step = Asker(forwards, moved(BranchBatch(model, [UNEVEN[0]]), CHAIN[:1]))
     step.join(SECONDS)
     assert_rows(model, step.logits, [[*UNEVEN[0], *CHAIN[:1]]])

@@ -46,7 +46,7 @@ class Asker(threading.Thread):
 
     def __init__(self, forwards, batch, hooks=()):
         super().__init__(daemon=True)
-        self.ask = lambda: forwards.logits(batch, hooks)
+        self.ask = lambda: forwards.followed(batch, hooks)[0]
         self.logits = self.error = None
         self.start()
 
@@ -151,7 +151,7 @@ def test_eight_threads_with_chains_of_their_own_get_what_they_get_alone():
             start.wait(SECONDS)
             own = []
             for token in tokens(n, 12 + n):
-                own.append(forwards.logits(batch))
+                own.append(forwards.followed(batch)[0])
                 batch.append(torch.full((batch.row_count,), token))
             found[n] = own
         except Exception as error:
@@ -184,7 +184,7 @@ def test_an_error_of_one_leaves_the_others_their_step():
         assert askers[n - 1].error is None
         assert_rows(model, askers[n - 1].logits, [[*tokens(n, 5 * n), *CHAIN[:2]]])
         batches[n - 1].append(torch.tensor([CHAIN[2]]))
-        assert_rows(model, forwards.logits(batches[n - 1]), [[*tokens(n, 5 * n), *CHAIN[:3]]])
+        assert_rows(model, forwards.followed(batches[n - 1])[0], [[*tokens(n, 5 * n), *CHAIN[:3]]])
 
 
 def test_a_closed_batch_is_told_so_and_nobody_else_notices():
@@ -251,9 +251,9 @@ def test_what_a_batch_waited_for_others_is_told_apart_from_its_forward(monkeypat
     clock = iter([10.0, 10.0, 17.5, 100.0, 100.0, 100.0, 100.5])
     monkeypatch.setattr("coft_core.model.joint.perf_counter", lambda: next(clock))
     batch, forwards = BranchBatch(build("llama"), UNEVEN), JointForwards()
-    forwards.logits(batch)
+    forwards.followed(batch)[0]
     assert batch.waited == 7.5
-    forwards.logits(batch)
+    forwards.followed(batch)[0]
     assert batch.waited == 0.0
 
 
@@ -292,5 +292,5 @@ def test_the_tensors_of_a_failed_forward_are_let_go_of_before_the_next_one(monke
     monkeypatch.setattr(BranchBatch, "opened", lambda batch: SimpleNamespace(logits=lambda: fail(batch)))
     batch = BranchBatch(random_model("llama"), branches())
     with pytest.raises(torch.OutOfMemoryError, match="3 numbers"):
-        JointForwards().logits(batch)
+        JointForwards().followed(batch)
     assert [activations() for activations in held] == [None]
