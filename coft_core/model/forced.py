@@ -54,31 +54,17 @@ def run_each(room: Room, batches: Iterable[tuple[int | None, Callable[[], Result
 
 
 class OwnRoom:
-    """Memory that is shared with nobody: every batch runs at once."""
+    """Memory that is shared with nobody: every batch runs at once, whatever its size."""
 
-    @property
-    def most(self) -> int | None:
-        """No limit."""
-        return None
+    most = None
 
     def run(self, size: int, work: Callable[[], Result]) -> Result:
         """Run the batch."""
-        del size
         return work()
 
 
 def pieces(rows: int, begin: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-    """Ranges of columns, one forward each.
-
-    Args:
-        rows: Rows R that are read together.
-        begin: First column that is read.
-        end: One past the last column.
-        limit: Tokens that one forward reads at most, over all rows; a single column is read whatever its rows.
-
-    Yields:
-        ``(start, stop)`` with ``R * (stop - start) <= limit``, in order, together ``[begin, end)``.
-    """
+    """Ranges of columns of R rows, one forward each, with at most ``limit`` tokens over all rows but one column."""
     width = max(1, limit // rows)
     for start in range(begin, end, width):
         yield start, min(start + width, end)
@@ -115,13 +101,12 @@ class SplitModel:
 def split_model(model: LanguageModel) -> SplitModel | None:
     """Take a model apart, if its logits are its head's output and nothing else; None if they are not.
 
-    Models that cap or scale their logits after the head (Gemma 2 and 3, Granite, Cohere, Falcon H1 and others) are not
-    taken apart: their own forward must have the last word. They are told by the entries :data:`LOGIT_SETTINGS` of
-    their configuration, and whatever these miss by a probe: on random tokens, base and head must give the very bits
-    that the model's own forward gives. What is found is remembered with the model. While a hook is attached to the
-    module itself, base and head would pass it by.
+    Models that cap or scale their logits after the head (Gemma 2, Granite, Cohere and others) are told by the entries
+    :data:`LOGIT_SETTINGS` of their configuration, and whatever these miss by a probe: on random tokens, base and head
+    must give the very bits that the model's own forward gives.
     """
     module = model.module
+    # Base and head would pass a hook on the module itself by.
     if getattr(module, "_forward_hooks", None) or getattr(module, "_forward_pre_hooks", None):
         return None
     kept: tuple[SplitModel | None] | None = model.finding(_KEPT_AS)
@@ -153,10 +138,7 @@ def _same_bits(model: LanguageModel, parts: SplitModel) -> bool:
 
 
 class PrefixLayer(DynamicLayer):
-    """Keys and values of a prefix, one row an item, read by every branch of that item.
-
-    What comes after it differs between branches; it is kept beside the prefix if more is to come, and else handed on.
-    """
+    """Keys and values of a prefix, one row an item, and of what comes after it in each branch, if more is to come."""
 
     def __init__(self, keys: Tensor, values: Tensor, branches: int, keep: bool) -> None:
         super().__init__()
@@ -283,19 +265,10 @@ class ForcedScorer:
 
     @torch.inference_mode()
     def logits(self, items: Sequence[ForcedItem]) -> Iterator[Chunk]:
-        """Run one batch.
+        """Run one batch of items with one number of branches B: every scored position once, in pieces.
 
-        Args:
-            items: Items with one and the same number of branches B.
-
-        Yields:
-            Every scored position once, in pieces: indices into the items' scored positions laid end to end, ``(n,)``,
-            and the logits of the distribution from which the token there is drawn, ``(n, B, V)``, in the model's type
-            and on its device.
-
-        Raises:
-            InvalidInputError: A prompt or a continuation is empty, or the branches of an item differ in length.
-            PromptTooLongError: An item exceeds the model's context.
+        A piece has indices into the items' scored positions laid end to end, ``(n,)``, and the logits from which the
+        tokens there are drawn, ``(n, B, V)``.
         """
         _check(items, self._model.context_length)
         layout = _Layout.of(items, self._model.device)
@@ -396,10 +369,7 @@ class ForcedScorer:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """A batch as a rectangle: rows are items times branches, padded on the right.
-
-    What stands right of a token cannot change its logits in a causal model, so neither a mask nor positions are needed.
-    """
+    """A batch as a rectangle: rows are items times branches, padded on the right, which needs no mask."""
 
     ids: Tensor
     owners: tuple[int, ...]
@@ -494,23 +464,10 @@ def _bucket(item: ForcedItem) -> tuple[int, int, int, int]:
 
 
 def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
-    """Logits before each continuation token, the head computed only there.
+    """Logits before each continuation token of each (prompt, continuation), ``(C, V)`` a row, the head only there.
 
     Rows with one continuation and prompts of one length are scored as branches of one item, whose common prefix is run
-    once; all others are put together by their lengths. No forward reads more tokens than the model's
-    ``prefill_tokens``.
-
-    Args:
-        model: The model.
-        rows: (prompt tokens, continuation tokens) of each row; both non-empty.
-
-    Returns:
-        One ``(C_r, V)`` tensor a row, on the model's device and in its dtype: row ``c`` is the distribution from which
-        continuation token ``c`` is drawn.
-
-    Raises:
-        InvalidInputError: A prompt or a continuation is empty.
-        PromptTooLongError: Prompt and continuation together exceed the model's context.
+    once; all others are put together by their lengths.
     """
     if any(len(prompt) == 0 or len(continuation) == 0 for prompt, continuation in rows):
         raise InvalidInputError("A prompt or a continuation has no tokens; give at least one word each.")

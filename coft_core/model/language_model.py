@@ -23,17 +23,10 @@ SAMPLED_ELEMENTS = 4096
 
 
 def weights_digest(module: nn.Module) -> str:
-    """Digest of a module's parameters: name, shape, type and bytes of each.
+    """Digest of a module's parameters, ``"sha256:<64 hex digits>"``: name, shape, type and bytes of each.
 
-    Up to 512 MB of weights every byte counts. Above, hashing would take minutes, so 4,096 evenly spaced elements of
-    each parameter count instead, and the digest says so (``sampled:``).
-
-    It does not matter where the weights are: a model that is spread over devices, kept on the disk or split over
-    processes has the digest that it has on one device (all processes must ask for it together). Quantised weights are
-    other numbers, of another type, and have another digest.
-
-    Returns:
-        ``"sha256:<64 hex digits>"`` or ``"sampled:<64 hex digits>"``.
+    Above 512 MB only 4,096 evenly spaced elements of each parameter count, and the digest begins with ``sampled:``. It
+    does not depend on where the weights are; of a model that is split over processes all must ask for it together.
     """
     parameters = sorted(module.state_dict().items())
     sampled = sum(p.numel() * p.element_size() for _, p in parameters) > FULL_DIGEST_BYTES
@@ -91,10 +84,8 @@ def _bytes(tensor: Tensor) -> bytes:
 ANCHOR = "a"
 """A plain token put before others when decoding, since tokenizers treat the start of a text specially."""
 
-
 PREFILL_TOKENS = 16_384
 """What a forward reads at most unless told otherwise: as much as a batch of a calibration on an accelerator."""
-
 
 SNAPSHOT_BYTES = 256 << 20
 """Copies of a model's states that one batch of branches holds at most unless told otherwise: at least two."""
@@ -105,18 +96,10 @@ class LanguageModel:
     """A frozen causal language model with its tokenizer.
 
     Attributes:
-        name: Id or folder as given to ``load_model``.
-        revision: Revision asked for.
-        module: The transformers module, in evaluation mode.
-        tokenizer: Its fast tokenizer.
         device: Where token ids go and logits come from, also of a model that is spread over several devices.
         dtype: Floating type of the weights, or of what is computed with them where they are quantised.
-        context_length: Longest sequence in tokens.
         vocabulary_size: V, the width of the logits (may exceed the tokenizer's by padding rows).
-        end_token_ids: Tokens that end a text.
         chat: Whether prompts go through the tokenizer's chat template.
-        weights_digest: Digest of the weights.
-        tokenizer_digest: Digest of the tokenizer.
         places: The devices that hold the weights, each once, such as ``("cuda:0", "cuda:1", "disk")``.
         quantization: ``"none"``, ``"8-bit"``, ``"4-bit"``, or the method of a checkpoint that is quantised already.
         prefill_tokens: Tokens, over all rows, that one forward reads at most; longer prompts are read in pieces.
@@ -173,10 +156,7 @@ class LanguageModel:
 
     @property
     def rendering_label(self) -> str:
-        """What the chat template in use makes of a fixed text, as fingerprints hold it.
-
-        Empty without a template, and where prompts are rendered at no moment in particular.
-        """
+        """What the chat template in use makes of a fixed text, as fingerprints hold it; empty without both."""
         moment = self.prompting.moment
         return rendering_label(self.tokenizer, moment) if self.chat and moment is not None else ""
 
@@ -186,14 +166,7 @@ class LanguageModel:
         return rendering_note(self.rendering_label)
 
     def formatted(self, prompt_format: str) -> LanguageModel:
-        """This model with prompts in its chat template, or without; weights and tokenizer are shared.
-
-        Args:
-            prompt_format: ``"chat"``, ``"plain"``, or ``"auto"`` for the way in which it was loaded.
-
-        Raises:
-            InvalidInputError: There is no such format, or the tokenizer has no chat template.
-        """
+        """This model with prompts in its chat template (``chat``), without (``plain``), or as it was loaded (``auto``)."""
         if prompt_format not in FORMATS:
             raise InvalidInputError(f"There is no prompt format {prompt_format!r}; choose {', '.join(FORMATS)}.")
         if prompt_format == "chat" and not self.tokenizer.chat_template:
@@ -202,14 +175,9 @@ class LanguageModel:
         return self if chat == self.chat else replace(self, chat=chat, rendering=None)
 
     def dated(self, when: str | datetime | None = None) -> LanguageModel:
-        """This model with a chat template that prints the date rendered at one moment, whenever it is asked.
+        """This model with prompts rendered at one local day or time, such as ``"2026-11-21"``.
 
-        Args:
-            when: The local day or time, such as ``"2026-11-21"``; None takes the present, or the moment that this
-                model has already.
-
-        Raises:
-            InvalidInputError: It is no day.
+        None takes the moment that it has already, or the present.
         """
         moment = parse_moment(when) if isinstance(when, str) else when
         if moment is None and self.rendering is not None:
@@ -242,11 +210,7 @@ class LanguageModel:
         return self.chat and bool(thinking_switch(str(self.tokenizer.get_chat_template())))
 
     def rendered_as(self, rendering: Rendering) -> LanguageModel:
-        """This model with prompts rendered as they once were.
-
-        Raises:
-            InvalidInputError: They went through a chat template, and the tokenizer has none.
-        """
+        """This model with prompts rendered as they once were."""
         return replace(self.formatted("chat" if rendering.chat else "plain"), rendering=rendering)
 
     def keeping_prompts(self) -> LanguageModel:
@@ -271,10 +235,7 @@ class LanguageModel:
         return logits
 
     def token_text(self, token_id: int) -> str:
-        """A token as it continues a sentence, leading space included.
-
-        A token that is only part of a character has no text of its own; its raw vocabulary form is given then.
-        """
+        """A token as it continues a sentence, or its raw vocabulary form where it is only part of a character."""
         if token_id not in self._texts:
             self._texts[token_id] = self._decode_one(token_id)
         return self._texts[token_id]

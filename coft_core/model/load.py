@@ -38,7 +38,6 @@ from coft_core.model.requirements import (
     require_independent_rows,
     require_offsets,
     require_possible_size,
-    require_safetensors,
     require_same_vocabulary,
     require_steps,
     require_whole_files,
@@ -115,7 +114,7 @@ def load_model(
     if prefill_tokens < 1:
         raise ModelLoadError(f"A forward cannot read {prefill_tokens} tokens; give at least 1.")
     placement = Placement(device, dtype, device_map, max_memory, offload_folder, tensor_parallel, quantization)
-    told = progress or _nobody
+    told = progress or (lambda phase: None)
     file: dict[str, str] = {}
     if _is_gguf(source):
         if not is_gguf_available():
@@ -140,7 +139,6 @@ def load_model(
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where, **file)
         require_offsets(name_or_path, tokenizer)
         if not file:
-            require_safetensors(name_or_path, source)
             require_whole_files(name_or_path, source)
         told(LoadingPhase.WEIGHTS)
         loaded: Any = loader_of(config).from_pretrained(
@@ -175,11 +173,8 @@ def wrap_model(
     chat: bool | None = None,
     progress: LoadingProgress | None = None,
 ) -> LanguageModel:
-    """Check a module and a tokenizer that are in memory already, and make a :class:`LanguageModel` of them.
-
-    The check runs the model on a few tokens, so it is warm afterwards, and its numeric noise is measured.
-    """
-    model = _checked(module, tokenizer, name, revision, chat, progress or _nobody)
+    """Check a module and a tokenizer that are in memory already, and make a :class:`LanguageModel` of them."""
+    model = _checked(module, tokenizer, name, revision, chat, progress or (lambda phase: None))
     measure_noise(model)
     return model
 
@@ -218,10 +213,6 @@ def _checked(
     require_independent_rows(model)
     require_steps(model)
     return model
-
-
-def _nobody(_: LoadingPhase) -> None:
-    """Progress that nobody asked for."""
 
 
 def model_source(name_or_path: str) -> str:
@@ -269,10 +260,7 @@ def _is_gguf(name_or_path: str) -> bool:
 
 
 def _folder(name_or_path: str) -> str | None:
-    """The folder of a saved model; None where there is none that can be read.
-
-    Other programs have files of this name too: a folder with one of those is no model's, and answered as none.
-    """
+    """The folder of a saved model; None where there is none that can be read, or the files are another program's."""
     try:
         path = Path(name_or_path).expanduser()
         file = path / "config.json"

@@ -79,10 +79,10 @@ def _examined(model: LanguageModel) -> Fit:
     if reason := _misfit(module, accepts):
         return Fit("growing", reason, False, 0, accepts)
     fit = Fit("slots", "", _takes_slot_attention(module), len(_layer_types(module)), accepts)
-    if model.context_length <= _PROBE_TOKENS or not _agrees(_probe_rows, model, fit):
+    if model.context_length <= _PROBE_TOKENS or not _agrees(lambda: _probe_rows(model, fit)):
         reason = "its logits differ from plain recomputation when rows have lengths of their own"
         return Fit("growing", reason, False, 0, accepts)
-    return replace(fit, joins=fit.joins and _agrees(_probe_parts, model, fit))
+    return replace(fit, joins=fit.joins and _agrees(lambda: _probe_parts(model, fit)))
 
 
 def with_states(model: LanguageModel, reason: str) -> Fit:
@@ -95,9 +95,9 @@ def with_states(model: LanguageModel, reason: str) -> Fit:
     fit = replace(fit, hands_back=_hands_back(model, fit))
     # Some count positions by themselves, also from another number than 0, and some begin anew unless they are told.
     placed = replace(fit, positions=True)
-    if "position_ids" in accepts and not _agrees(_probe_step, model, fit) and _agrees(_probe_step, model, placed):
-        fit = placed
-    return replace(fit, pieces=_agrees(_probe_pieces, model, fit))
+    steps, steps_if_told = (lambda: _continued(model, fit, -1)), (lambda: _continued(model, placed, -1))
+    chosen = placed if "position_ids" in accepts and not _agrees(steps) and _agrees(steps_if_told) else fit
+    return replace(chosen, pieces=_agrees(lambda: _continued(model, chosen, 3)))
 
 
 def _hands_back(model: LanguageModel, fit: Fit) -> bool:
@@ -112,19 +112,13 @@ def _hands_back(model: LanguageModel, fit: Fit) -> bool:
 
 def _state_of(module: Any, accepts: frozenset[str]) -> str:
     """What layers keep of earlier tokens besides keys and values, as half a sentence; empty where it is nothing."""
-    kinds: list[str] = []
-    if isinstance(module, PreTrainedModel):
-        kinds = sorted({kind for kind in _layer_types(module) if _has_state(kind)})
-    if kinds:
-        return f"its layers of {kinds[0].replace('_', ' ')} keep a state that cannot be cut"
+    for kind in sorted(set(_layer_types(module))) if isinstance(module, PreTrainedModel) else ():
+        kept = DYNAMIC_LAYER_TYPE_MAPPING.get(kind)
+        if kept is not None and issubclass(kept, LinearAttentionCacheLayerMixin):
+            return f"its layers of {kind.replace('_', ' ')} keep a state that cannot be cut"
     if getattr(module, "_is_stateful", False) or ("past_key_values" not in accepts and accepts & {*_STATE_ARGUMENTS}):
         return "it keeps a state that cannot be cut"
     return ""
-
-
-def _has_state(layer_type: str) -> bool:
-    kept = DYNAMIC_LAYER_TYPE_MAPPING.get(layer_type)
-    return kept is not None and issubclass(kept, LinearAttentionCacheLayerMixin)
 
 
 def _misfit(module: Any, accepts: frozenset[str]) -> str:
@@ -166,42 +160,32 @@ def _probe_rows(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
     rows = [first[:7], second[:4]]
     slots = Slots(2, model.context_length, model.device)
     slots.reserve(_PROBE_TOKENS)
-    _run(model, fit, [Part(slots, _tensor(model, [first[:6], [*second[:3], 0, 0, 0]]))])
+    _run(model, fit, slots, [first[:6], [*second[:3], 0, 0, 0]])
     slots.settle([6, 3])
-    logits = _run(model, fit, [Part(slots, _tensor(model, [[row[-1]] for row in rows]))])
-    return logits, _plain(model, rows)
+    return _run(model, fit, slots, [[row[-1]] for row in rows]), _plain(model, rows)
 
 
 def _probe_parts(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
     """Logits of a row behind a prefix that is held apart beside a row of another memory, and what they must be."""
     first, second = model.arbitrary_tokens(2, _PROBE_TOKENS).tolist()
-    rows = [first[:7], second[:4]]
     before, behind, other = (Slots(1, model.context_length, model.device) for _ in range(3))
+    for slots in (before, behind, other):
+        slots.reserve(_PROBE_TOKENS)
     for slots, ids in ((before, first[:3]), (other, second[:3])):
-        slots.reserve(len(ids))
-        _run(model, fit, [Part(slots, _tensor(model, [ids]))])
-        slots.advance(len(ids))
+        _run(model, fit, slots, [ids])
+        slots.advance(3)
     prefix = Prefix(tuple(before.read(index, 3) for index in range(fit.layers)))
-    behind.reserve(_PROBE_TOKENS)
-    other.reserve(_PROBE_TOKENS)
-    _run(model, fit, [Part(behind, _tensor(model, [first[3:6]]), prefix)])
+    _run(model, fit, behind, [first[3:6]], prefix)
     behind.advance(3)
-    parts = [Part(behind, _tensor(model, [first[6:7]]), prefix), Part(other, _tensor(model, [second[3:4]]))]
-    return _run(model, fit, parts), _plain(model, rows)
+    newest = torch.tensor([first[6:7], second[3:4]], device=model.device)
+    parts = [Part(behind, newest[:1], prefix), Part(other, newest[1:])]
+    return forward(model.module, parts, fit.layers, fit.accepts), _plain(model, [first[:7], second[:4]])
 
 
 def run_with_state(model: LanguageModel, fit: Fit, ids: Tensor, state: Any, start: int) -> tuple[Tensor, Any]:
-    """Read tokens behind others.
+    """Read tokens ``(R, q)`` behind ``start`` others: logits after the last ones, ``(R, V)``, and the state then.
 
-    Args:
-        model: The model.
-        fit: How it keeps earlier tokens.
-        ids: The tokens, ``(R, q)``.
-        state: What it kept of earlier ones; None begins a text.
-        start: How many tokens were read before.
-
-    Returns:
-        Logits after the last tokens, ``(R, V)``, and what is kept behind them; None of a model that keeps nothing.
+    A state of None begins a text; a model that keeps nothing gives None back.
     """
     arguments: dict[str, Any] = {"input_ids": ids, "use_cache": True}
     if state is None and not fit.hands_back:
@@ -223,17 +207,8 @@ def told_positions(fit: Fit, ids: Tensor, start: int) -> dict[str, Tensor]:
     return {"position_ids": torch.arange(start, start + ids.shape[1], device=ids.device)[None]}
 
 
-def _probe_pieces(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
-    """Logits of a text that is read in two pieces, and what they must be."""
-    return _continued(model, fit, 3)
-
-
-def _probe_step(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
-    """Logits of a text whose last token is read by itself, and what they must be."""
-    return _continued(model, fit, -1)
-
-
 def _continued(model: LanguageModel, fit: Fit, border: int) -> tuple[Tensor, Tensor]:
+    """Logits of a text that is read in two pieces, and what they must be."""
     text = model.arbitrary_tokens(1, min(_PROBE_TOKENS, model.context_length - 1))
     ids = text.to(model.device)
     first, rest = ids[:, :border], ids[:, border:]
@@ -241,31 +216,24 @@ def _continued(model: LanguageModel, fit: Fit, border: int) -> tuple[Tensor, Ten
     return run_with_state(model, fit, rest, state, first.shape[1])[0], _plain(model, text.tolist())
 
 
-def _agrees(probe: Callable[[LanguageModel, Fit], tuple[Tensor, Tensor]], model: LanguageModel, fit: Fit) -> bool:
-    """Whether a probe gives what it must; an architecture that reads its memory otherwise may also fail in it."""
+def _agrees(probe: Callable[[], tuple[Tensor, Tensor]]) -> bool:
+    """Whether a probe gives the logits that it must, as far as sums in another order do."""
     try:
-        return _close(*probe(model, fit))
+        logits, expected = probe()
     except Exception as error:
         # What an architecture that was not made for it raises is known only by trying.
         if out_of_memory(error):
             raise
         return False
+    tolerance = 1e-3 if logits.dtype == torch.float32 else 0.1
+    logits, expected = logits.float(), expected.float()
+    return bool((logits - expected).abs().max() <= tolerance * (expected.max() - expected.min()))
 
 
-def _run(model: LanguageModel, fit: Fit, parts: Sequence[Part]) -> Tensor:
-    return forward(model.module, parts, fit.layers, fit.accepts)
+def _run(model: LanguageModel, fit: Fit, slots: Slots, ids: list[list[int]], prefix: Prefix | None = None) -> Tensor:
+    part = Part(slots, torch.tensor(ids, device=model.device), prefix)
+    return forward(model.module, [part], fit.layers, fit.accepts)
 
 
 def _plain(model: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.stack([model.plain_logits(torch.tensor([row]))[0, -1] for row in rows])  # (R, V)
-
-
-def _tensor(model: LanguageModel, ids: Sequence[Sequence[int]]) -> Tensor:
-    return torch.tensor(ids, device=model.device)
-
-
-def _close(logits: Tensor, expected: Tensor) -> bool:
-    """Whether logits agree as far as sums in another order do."""
-    tolerance = 1e-3 if logits.dtype == torch.float32 else 0.1
-    logits, expected = logits.float(), expected.float()
-    return bool((logits - expected).abs().max() <= tolerance * (expected.max() - expected.min()))

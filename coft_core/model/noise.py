@@ -17,10 +17,7 @@ FALLBACK = "float32"
 """The type whose bound stands in for types that were not measured."""
 
 MEASURED = {"float32": 0.000022, "float16": 0.022, "bfloat16": 0.16}
-"""Largest differences in nats, from ``python -m bench.decode --parts noise``; ``docs/decoding_speed.md`` has them all.
-
-Quantised weights are multiplied in their compute type, which is the one that a model names.
-"""
+"""Largest differences in nats, from ``python -m bench.decode --parts noise``; all are in ``docs/decoding_speed.md``."""
 
 BOUNDS = {"float32": 0.00005, "float16": 0.05, "bfloat16": 0.2}
 """The measured differences in nats, rounded up to the next of 1, 2 and 5 times a power of ten."""
@@ -31,13 +28,9 @@ SAFETY = 3.0
 
 @dataclass(frozen=True, slots=True)
 class NumericNoise:
-    """The bound that holds for one model's numbers.
+    """The bound in nats on the difference of a log-probability between two ways of running one model.
 
-    Attributes:
-        dtype: Number type that the model computes in, such as ``"bfloat16"``, or :data:`UNKNOWN`.
-        nats: Bound on the difference of a log-probability between two ways of running the model.
-        measured: Whether it was measured for this type; otherwise it rests on :data:`FALLBACK`'s.
-        temperature: The temperature for which it holds.
+    A number type that was not ``measured`` has the bound of :data:`FALLBACK`.
     """
 
     dtype: str
@@ -57,12 +50,9 @@ class NumericNoise:
 
 
 def noise_of(dtype: str | None, temperature: float = 1.0, measured: float | None = None) -> NumericNoise:
-    """The bound for a number type, and for a model of it that was measured.
+    """The bound for a number type, such as ``"bfloat16"``, at a temperature.
 
-    Args:
-        dtype: The type without the ``torch.`` prefix; None where it was not recorded.
-        temperature: What the logits are divided by.
-        measured: Largest difference found on the model itself, in nats at temperature 1; None where nobody looked.
+    ``measured`` is the largest difference that was found on a model itself, in nats at temperature 1.
     """
     name = dtype or UNKNOWN
     usual = BOUNDS.get(name, BOUNDS[FALLBACK])
@@ -79,23 +69,17 @@ _KEPT_AS = "noise"
 
 def model_noise(model: LanguageModel, temperature: float = 1.0) -> NumericNoise:
     """The bound for a loaded model whose logits are divided by a temperature."""
-    return noise_of(model.dtype_name, temperature, noise_found(model))
-
-
-def noise_found(model: LanguageModel) -> float | None:
-    """Largest difference that :func:`measure_noise` found, in nats at temperature 1; None where it did not look."""
-    nats: float | None = model.finding(_KEPT_AS)
-    return nats
+    return noise_of(model.dtype_name, temperature, model.finding(_KEPT_AS))
 
 
 def measure_noise(model: LanguageModel) -> None:
     """Run a few tokens through a model in several ways, and remember how far its log-probabilities lie apart.
 
     One forward over all tokens is compared with forwards over their beginnings, and with two rows that are continued
-    token by token with a cache: ten forwards of at most 23 tokens a row. A model with weights on the disk is not
-    looked at, since each forward would read them all; the bound of its number type stands for it.
+    token by token with a cache.
     """
     if "disk" in model.places:
+        # Each forward would read all weights; the bound of the number type has to do.
         return
     size = min(_TOKENS, model.context_length)
     ids = model.arbitrary_tokens(2, size)  # (2, T)
@@ -118,10 +102,7 @@ def _log_p(model: LanguageModel, ids: Tensor) -> Tensor:
 
 
 def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
-    """The first row's log-probabilities after the beginning and after each further token, ``(V,)`` each, with a cache.
-
-    Both rows are read as one batch; nothing comes of a module that hands no cache back.
-    """
+    """Log-probabilities of the first row after its beginning and each further token, ``(V,)`` each, with a cache."""
     ids = ids.to(model.device)  # (2, T)
     logits: list[Tensor] = []
     fit, cache, read = fit_of(model), None, 0

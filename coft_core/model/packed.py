@@ -1,8 +1,7 @@
 """Linear layers whose weights are also held in the order in which oneDNN multiplies a few rows by them.
 
-A decoding step multiplies one or two rows by every matrix of a model. On a CPU the product that ``torch`` takes for
-that reads the matrix as it was stored, and two rows can cost twice as much as one; over weights that were rearranged
-once, one and two rows cost the same. The rearranged weights are a second copy.
+A decoding step multiplies one or two rows by every matrix of a model. Over weights as they are stored two rows can cost
+twice as much as one; over a copy that was rearranged once they cost the same.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ _KEPT_AS = "linear layers"
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer over packed weights; its parameters are those of the layer that it replaces.
-
-    Its own weights are read as before where gradients are wanted, and where they have changed since they were packed.
-    """
+    """A linear layer over packed weights; where gradients are wanted or weights have changed, it reads its own."""
 
     packed: Tensor | None
 

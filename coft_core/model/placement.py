@@ -50,10 +50,7 @@ def packs_single_rows() -> bool:
 
 @cache
 def why_not_packed(dtype: torch.dtype) -> str:
-    """Why weights of a number type are not packed on this processor, as half a sentence; empty if they are.
-
-    A small product is tried once: which processors oneDNN packs for is known only so.
-    """
+    """Why weights of a number type are not packed here, as half a sentence; empty if a small product is right."""
     if not _backends.mkldnn.is_available():
         return "this build of PyTorch has no oneDNN"
     if dtype not in PACKED_TYPES:
@@ -150,10 +147,10 @@ class Placement:
         return DistributedConfig(tp_size=self.tensor_parallel)
 
     def _quantizer(self, name: str, config: Any, dtype: torch.dtype) -> Any:
-        """Weights alone are quantised, so that no branch's logits depend on what else is in its batch.
+        """Only weights are quantised, so that no branch's logits depend on what else is in its batch.
 
-        bitsandbytes' 8-bit form quantises activations too, and takes out columns by what the whole batch holds; so
-        8 bits are torchao's weight-only form, and 4 bits the NF4 of bitsandbytes (Dettmers et al. 2023, QLoRA).
+        8 bits are torchao's weight-only form, and 4 bits the NF4 of bitsandbytes (Dettmers et al. 2023, QLoRA), whose
+        8-bit form takes out columns of activations by what the whole batch holds.
         """
         if self.quantization not in QUANTIZATIONS:
             raise ModelLoadError(f"{self.quantization!r} is no quantization; use one of {', '.join(QUANTIZATIONS)}.")
@@ -187,11 +184,7 @@ def checkpoint_quantization(config: Any) -> str | None:
 
 
 def input_device(module: nn.Module) -> torch.device:
-    """Where a module takes its token ids and gives its logits.
-
-    A model that accelerate has spread over several devices brings its logits back to where its inputs were; they are
-    best sent to its main device. Of weights that are kept on the disk no parameter says where they are used.
-    """
+    """Where a module takes its token ids and gives its logits: the main device of one that accelerate has spread."""
     embedding: Any = getattr(module, "get_input_embeddings", lambda: None)()
     for part in (module, embedding):
         device = getattr(getattr(part, "_hf_hook", None), "execution_device", None)

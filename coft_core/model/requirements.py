@@ -35,11 +35,9 @@ from coft_core.model.placement import input_device
 PADDING_SHARE = 0.05
 """Checkpoints pad their embedding up to a round number; more than this share is another vocabulary."""
 
-STEP_ERROR = {torch.float32: 0.01, torch.float64: 0.01}
-"""Root mean square error of stepped logits over their spread that sums in another order stay far below."""
-
-STEP_ERROR_16_BIT = 0.25
-"""The same for shorter types, in which a router of experts may choose otherwise; wiped keys gave 0.47 to 1.26."""
+STEP_ERROR, STEP_ERROR_16_BIT = 0.01, 0.25
+"""Root mean square error of stepped logits over their spread that sums in another order stay below, and the same for
+shorter types, in which a router of experts may choose otherwise; wiped keys gave 0.47 to 1.26."""
 
 _CAUSAL = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _WITH_OTHER_INPUTS = frozenset(
@@ -71,35 +69,27 @@ def loader_of(config: Any) -> Any:
 
 
 def require_causal(name: str, config: Any) -> None:
-    """Refuse what a configuration says is no decoder of text."""
+    """Refuse what a configuration says is not a decoder of text."""
     stated = getattr(config, "architectures", None) or []
     kind = str(stated[0]) if isinstance(stated, (list, tuple)) and stated else type(config).__name__
     if getattr(config, "is_encoder_decoder", False):
         raise ModelLoadError(f"{name!r} is a {kind}, an encoder with a decoder; choose a decoder-only model.")
-    loadable = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
     # The decoder of text that is part of some models with other inputs can be loaded by itself.
     whole = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING or type(config) in MODEL_FOR_MULTIMODAL_LM_MAPPING
-    if whole and kind in _WITH_OTHER_INPUTS:
+    other_inputs, causal = kind in _WITH_OTHER_INPUTS, kind in _CAUSAL or kind.endswith("ForCausalLM")
+    if whole and other_inputs:
         return
-    if loadable and (not stated or kind in _CAUSAL or kind in _WITH_OTHER_INPUTS or kind.endswith("ForCausalLM")):
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and (not stated or causal or other_inputs):
         return
-    if kind in _WITH_OTHER_INPUTS:
-        raise ModelLoadError(
-            f"{name!r} is a {kind}, which reads images or sound besides text, and of which transformers "
-            f"{transformers.__version__} cannot load the text part alone; choose a model of text alone."
+    version, why = transformers.__version__, "not a causal language model; choose a decoder-only model."
+    if other_inputs:
+        why = (
+            f"which reads images or sound besides text, and of which transformers {version} cannot load the text part "
+            "alone; choose a model of text alone."
         )
-    if kind.endswith("ForCausalLM"):
-        raise ModelLoadError(
-            f"{name!r} is a {kind}, which transformers {transformers.__version__} does not have; choose another model."
-        )
-    raise ModelLoadError(f"{name!r} is a {kind}, not a causal language model; choose a decoder-only model.")
-
-
-def require_safetensors(name: str, source: str) -> None:
-    """Refuse a folder without weights in the one form that is read; what a hub has is found out by asking for it."""
-    folder = Path(source)
-    if folder.is_dir() and not any(folder.glob("*.safetensors")):
-        raise ModelLoadError(explain(name, FileNotFoundError("no safetensors")))
+    elif kind.endswith("ForCausalLM"):
+        why = f"which transformers {version} does not have; choose another model."
+    raise ModelLoadError(f"{name!r} is a {kind}, {why}")
 
 
 LARGEST: dict[str, int] = {
@@ -124,23 +114,23 @@ def require_possible_size(name: str, config: Any) -> None:
     """Refuse a configuration of a size that no model has, before memory is taken for its layers."""
     text = config.get_text_config(decoder=True)
     stated = {field: value for field in LARGEST if isinstance(value := getattr(text, field, None), int)}
-    for field, value in stated.items():
-        if not 0 <= value <= LARGEST[field]:
-            raise ModelLoadError(
-                f"{name!r} cannot be loaded: its config.json says that {field} is {value:,}, and no model has more "
-                f"than {LARGEST[field]:,}; take the configuration from the checkpoint's publisher."
-            )
     width = stated.get("hidden_size", 0)
-    if max(stated.get("vocab_size", 0) * width, stated.get("num_hidden_layers", 0) * width * width) > MOST_NUMBERS:
+    weights = max(stated.get("vocab_size", 0) * width, stated.get("num_hidden_layers", 0) * width * width)
+    wrong = [f"{field} {value:,}" for field, value in stated.items() if not 0 <= value <= LARGEST[field]]
+    if wrong or weights > MOST_NUMBERS:
         raise ModelLoadError(
-            f"{name!r} cannot be loaded: its config.json asks for more than {MOST_NUMBERS:,} weights, and no model has "
-            "so many; take the configuration from the checkpoint's publisher."
+            f"{name!r} cannot be loaded: its config.json asks for a size that no model has "
+            f"({', '.join(wrong) or f'{weights:,} weights'}); take the configuration from the checkpoint's publisher."
         )
 
 
 def require_whole_files(name: str, source: str) -> None:
-    """Refuse a folder with a damaged or cut file of weights by reading their beginnings, before other models go."""
-    for file in sorted(Path(source).glob("*.safetensors")) if Path(source).is_dir() else ():
+    """Refuse a folder whose weights are not in safetensors, or begin with damage, before other models have to go."""
+    folder = Path(source)
+    files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
+    if folder.is_dir() and not files:
+        raise ModelLoadError(explain(name, FileNotFoundError("no safetensors")))
+    for file in files:
         try:
             with safe_open(file, "pt"):
                 pass
@@ -256,41 +246,36 @@ def _why_not_stepped(model: LanguageModel) -> str:
 NEIGHBOURS = 6
 """Texts beside which a row is read in turn."""
 
-LEAST_COUPLING = {torch.float32: 1e-3, torch.float64: 1e-3}
-LEAST_COUPLING_16_BIT = 0.01
+LEAST_COUPLING, LEAST_COUPLING_16_BIT = 1e-3, 0.01
 """Nats by which a row may move whatever is beside it: sums in another order, where experts take other tokens."""
 
 
 def require_independent_rows(model: LanguageModel) -> None:
     """Refuse quantised weights with which a row's logits depend on what else is in its batch.
 
-    Kernels that also round activations may take their scale, or the columns that they leave whole, from the batch. A
-    row is read beside several others in turn; how far it moves is compared with how far it moves where the same rows
-    only change places, which no such scale sees.
+    Kernels may take a scale from the whole batch. How far a row moves beside several others in turn is compared with
+    how far it moves where the same rows only change places, which no such scale sees.
     """
     if model.quantization == "none":
         return
+
+    def read(rows: list[Tensor], place: int) -> Tensor:
+        return torch.log_softmax(model.plain_logits(torch.cat(rows))[place].float(), dim=-1)  # (L, V)
+
+    def apart(one: Tensor, other: Tensor) -> float:
+        return float((one - other).abs()[other > LEAST_LOG_P].max())
+
     texts = model.arbitrary_tokens(NEIGHBOURS + 1, min(_INDEPENDENT_TOKENS, model.context_length - 1), seed=2)
     first, others = texts[:1], texts[1:]
-    beside = [_first_row(model, torch.cat([first, other[None]]), 0) for other in others]
-    swapped = _first_row(model, torch.cat([others[:1], first]), 1)
-    moved = max(_largest_difference(each, beside[0]) for each in beside)
-    least = LEAST_COUPLING.get(model.dtype, LEAST_COUPLING_16_BIT)
-    if moved > max(least, 4 * _largest_difference(swapped, beside[0])):
+    beside = [read([first, other[None]], 0) for other in others]
+    moved = max(apart(each, beside[0]) for each in beside)
+    least = LEAST_COUPLING if model.dtype.itemsize >= 4 else LEAST_COUPLING_16_BIT
+    if moved > max(least, 4 * apart(read([others[:1], first], 1), beside[0])):
         raise ModelLoadError(
             f"{model.name!r} cannot be audited with {model.quantization} weights: what else is in a batch moved a "
             f"row's log-probabilities by {moved:.2g}, so that the branches of an audit would feel each other; load "
             "it with whole weights, or quantised otherwise."
         )
-
-
-def _first_row(model: LanguageModel, ids: Tensor, row: int) -> Tensor:
-    return torch.log_softmax(model.plain_logits(ids)[row].float(), dim=-1)  # (L, V)
-
-
-def _largest_difference(one: Tensor, other: Tensor) -> float:
-    """Largest difference over tokens that are likelier than one in a million."""
-    return float((one - other).abs()[other > LEAST_LOG_P].max())
 
 
 _INDEPENDENT_TOKENS = 12
@@ -299,15 +284,12 @@ _INDEPENDENT_TOKENS = 12
 def _steps_agree(model: LanguageModel) -> bool:
     stepped, expected = _stepped(model)  # (8, R, V) each
     spread = (expected - expected.mean(-1, keepdim=True)).norm()
-    limit = STEP_ERROR.get(model.dtype, STEP_ERROR_16_BIT)
+    limit = STEP_ERROR if model.dtype.itemsize >= 4 else STEP_ERROR_16_BIT
     return bool((stepped - expected).norm() <= limit * spread + 1e-3)
 
 
 def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Logits of a prefill, two steps, and another step after going back, and the plain ones, ``(8, R, V)`` each.
-
-    Two rows of one length come first, as the branches of an audit are, and then two rows of unequal lengths.
-    """
+    """Stepped and plain logits, ``(8, R, V)`` each, of two rows of one length, as branches are, and of unequal ones."""
     longest = max(1, min(7, model.context_length - 3))
     first, second = model.arbitrary_tokens(2, longest).tolist()
     even, uneven = (_stepped_rows(model, [first, second[:length]]) for length in (longest, max(1, longest - 3)))
@@ -315,7 +297,7 @@ def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
 
 
 def _stepped_rows(model: LanguageModel, prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """The same of some prompts, ``(4, R, V)`` each."""
+    """After the prompts, two steps, and another step after going back, and the plain ones, ``(4, R, V)`` each."""
     first, second, other = model.arbitrary_tokens(3, 1, seed=1).to(model.device)
     batch = BranchBatch(model, prompts)
     stepped = [batch.logits()]

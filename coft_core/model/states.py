@@ -1,9 +1,8 @@
 """Rows of models whose layers keep a state that cannot be cut: states are copied at every step, and read anew else.
 
-A recurrent or convolutional state holds all earlier tokens at once, so that a shorter text cannot be had from it. The
-state is therefore copied before each token that is run, and going back takes the copy up again. Copies are bounded by
-:attr:`~coft_core.model.language_model.LanguageModel.snapshot_bytes`: what was let go is read anew from the nearest copy
-before it. Keys and values of hybrid models are not copied: they are held once and cut by their lengths.
+A recurrent or convolutional state holds all earlier tokens at once, so that a shorter text cannot be had from it. It is
+copied before each token, and going back takes the copy up again. Copies are bounded by the model's ``snapshot_bytes``:
+what was let go is read again from the nearest copy before it. Keys and values of hybrid models are held once and cut.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from transformers.cache_utils import (
 
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.memory_fit import Fit, run_with_state
-from coft_core.model.slots import RowTokens, token_size
+from coft_core.model.slots import RowTokens, in_pieces, token_size
 
 _GROWING_LAYERS = (DynamicLayer, DynamicIndexedLayer, LinearAttentionAndFullAttentionLayer)
 """Layers of transformers' caches whose keys and values of a shorter text are the beginning of those of a longer one."""
@@ -165,18 +164,14 @@ class StateGroup:
         """Logits after the last of some tokens, ``(R, V)``, the first of which follows ``start`` others."""
         state, self._state = self._state, None
         logits = ids.new_empty(0)
-        for piece in self._pieces(ids, state is None):
+        # As many tokens at once as the model may go on with from a state.
+        pieces = in_pieces(self._model, ids) if self._fit.pieces else [ids] if state is None else ids.split(1, dim=1)
+        for piece in pieces:
             logits, state = run_with_state(self._model, self._fit, piece, state, start)
             start += piece.shape[1]
         self._state = state
         self._tape = growing_tensors(state)
         return logits
-
-    def _pieces(self, ids: Tensor, anew: bool) -> Sequence[Tensor]:
-        """Tokens by columns, as many at once as the model may go on with from a state."""
-        if self._fit.pieces:
-            return torch.split(ids, max(1, self._model.prefill_tokens // len(ids)), dim=1)
-        return [ids] if anew else torch.split(ids, 1, dim=1)
 
     def _keep(self, place: int) -> None:
         """Copy the state; where copies outgrow the budget, those that lie closest together go, the older the sooner."""
@@ -194,11 +189,8 @@ class StateGroup:
 class StateRows:
     """Rows over states, in groups of one length each."""
 
-    shared_length = 0
-    """Nothing is held once here."""
-
-    may_join = False
-    """Nor is a forward shared."""
+    # Nothing is held once here, nor is a forward shared.
+    shared_length, may_join = 0, False
 
     def __init__(self, model: LanguageModel, tokens: RowTokens, fit: Fit) -> None:
         self._model, self._tokens, self._fit = model, tokens, fit
@@ -220,7 +212,7 @@ class StateRows:
 
     def logits(self) -> Tensor:
         """Run what is pending, ``(R, V)``."""
-        self._hand_over()
+        self._tell()
         each = [group.logits() for group in self._groups]
         if len(each) == 1:
             return each[0]
@@ -229,7 +221,7 @@ class StateRows:
 
     def cut(self) -> None:
         """Forget what holds tokens that are no longer there."""
-        self._hand_over()
+        self._tell()
         for group in self._groups:
             group.cut()
 
@@ -246,7 +238,7 @@ class StateRows:
         del rows
         self.__init__(self._model, tokens, self._fit)
 
-    def _hand_over(self) -> None:
+    def _tell(self) -> None:
         """Tell the groups what was generated since."""
         for part, group in zip(self._parts(self._tokens), self._groups, strict=True):
             group.tokens = part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -71,49 +71,32 @@ def _inputs(projection: Any) -> int:
 
 
 FORMAT = 1
+_ARRAYS = ("layers", "heads", "vectors", "spreads", "accuracies")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directions:
-    """Directions of some attention heads of one model; N heads of width W.
-
-    Attributes:
-        model: Name of the model.
-        weights: Digests of its weights, one for each floating type in which the model may be loaded.
-        layers: Layer of each head, ``(N,)``.
-        heads: Number of each head within its layer, ``(N,)``.
-        vectors: Unit directions from the unwanted to the wanted label, ``(N, W)`` float32.
-        spreads: Standard deviation of the heads' outputs along them, ``(N,)`` float32.
-        accuracies: Share of pairs, not used for fitting, that each direction tells apart, ``(N,)`` float32.
-        pairs: Number of labelled pairs.
-    """
+    """Directions of some attention heads of one model; N heads of width W."""
 
     model: str
-    weights: tuple[str, ...]
-    layers: npt.NDArray[np.int64]
-    heads: npt.NDArray[np.int64]
-    vectors: npt.NDArray[np.float32]
-    spreads: npt.NDArray[np.float32]
-    accuracies: npt.NDArray[np.float32]
+    weights: tuple[str, ...]  # a digest for each floating type in which the model may be loaded
+    layers: npt.NDArray[np.int64]  # (N,)
+    heads: npt.NDArray[np.int64]  # (N,), each within its layer
+    vectors: npt.NDArray[np.float32]  # (N, W), unit length, from the unwanted to the wanted label
+    spreads: npt.NDArray[np.float32]  # (N,), standard deviation of the heads' outputs along them
+    accuracies: npt.NDArray[np.float32]  # (N,), share of held-out pairs that each tells apart
     pairs: int
 
     def best(self, count: int) -> Directions:
         """The heads with the highest accuracy; ties go to the earlier one."""
         order = np.argsort(-self.accuracies, kind="stable")[:count]
-        chosen = np.sort(order)
-        return Directions(
-            self.model, self.weights, self.layers[chosen], self.heads[chosen], self.vectors[chosen],
-            self.spreads[chosen], self.accuracies[chosen], self.pairs,
-        )  # fmt: skip
+        return replace(self, **{name: getattr(self, name)[np.sort(order)] for name in _ARRAYS})
 
     def save(self, path: Path) -> None:
         """Write to a file in NumPy's compressed form."""
         header = json.dumps({"format": FORMAT, "model": self.model, "weights": self.weights, "pairs": self.pairs})
         with path.open("wb") as file:
-            np.savez_compressed(
-                file, header=np.array(header), layers=self.layers, heads=self.heads, vectors=self.vectors,
-                spreads=self.spreads, accuracies=self.accuracies,
-            )  # fmt: skip
+            np.savez_compressed(file, header=np.array(header), **{name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
     def load(cls, path: Path) -> Directions:
@@ -121,7 +104,7 @@ class Directions:
         try:
             with np.load(path, allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
-                arrays = {name: file[name] for name in ("layers", "heads", "vectors", "spreads", "accuracies")}
+                arrays = {name: file[name] for name in _ARRAYS}
             if header["format"] != FORMAT:
                 raise ValueError(f"format {header['format']}")
             return cls(model=header["model"], weights=tuple(header["weights"]), pairs=header["pairs"], **arrays)
@@ -141,10 +124,7 @@ class Directions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SteeringHook:
-    """Moves the outputs of some heads along their directions while it is attached to a module.
-
-    Every position is moved, in the prompt and behind it, so that a chain reads the same with and without a cache.
-    """
+    """Moves the outputs of some heads along their directions, at every position, while it is attached to a module."""
 
     directions: Directions
     strength: float
