@@ -42,12 +42,10 @@ class Numbers:
 
 
 def to_host(views: Views, packed: Tensor, kept: Tensor | None) -> Numbers:
-    """What a step's packed rows ``(G, N)`` float32 and kept logits ``(G, M)`` bytes say, on the host.
-
-    They cross as one, since two transfers would wait for the device twice.
-    """
+    """What a step's packed rows ``(G, N)`` float32 and kept logits ``(G, M)`` bytes say, on the host."""
     if kept is None:
         return Numbers(views, packed.tolist(), [b""] * len(packed))
+    # They cross as one, since two transfers would wait for the device twice.
     size = packed.shape[-1] * packed.element_size()
     data = torch.cat([packed.contiguous().view(torch.uint8), kept], dim=-1).cpu().numpy()  # (G, 4 N + M)
     rows = [np.frombuffer(row[:size].tobytes(), dtype=np.float32).tolist() for row in data]
@@ -55,11 +53,7 @@ def to_host(views: Views, packed: Tensor, kept: Tensor | None) -> Numbers:
 
 
 class CapturedFunction:
-    """Runs a function as a CUDA graph over inputs and an output of its own, and brings the result to the host.
-
-    The output is copied into pinned memory within the graph, so that one launch does everything and one wait, for that
-    copy, is all that the host does.
-    """
+    """Runs a function as a CUDA graph over inputs of its own, with its output in pinned memory: one launch, one wait."""
 
     def __init__(self, function: TensorFunction, inputs: Sequence[Tensor], pool: GraphPool) -> None:
         """Capture; the function is run a few times on copies of the inputs."""
@@ -97,10 +91,7 @@ class StepFunctions:
         self._lock = Lock()
 
     def numbers(self, form: StepForm, logits: Tensor, draws: Tensor, forced: Tensor | None) -> Numbers | None:
-        """A step's numbers; None where it is not one function of tensors, or none could be made.
-
-        Arguments are those of :meth:`coft_core.decode.decide.StepForm.tensors`.
-        """
+        """A step's numbers; None where it is not one function of tensors, or none could be made."""
         if self.failure or form.policy.form is None:
             return None
         if forced is None:

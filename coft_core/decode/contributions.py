@@ -28,14 +28,7 @@ SPANS_AT_ONCE = 14
 
 @dataclass(frozen=True, slots=True)
 class SpanContribution:
-    """What one masked span contributes, step by step.
-
-    Attributes:
-        span: The span.
-        sensitivity: Logit of the step's token with this span shown again, minus its logit in the masked branch.
-        log_ratio: The same difference of log-probabilities at the policy's temperature, which no offset of the logits
-            can move.
-    """
+    """What one masked span contributes, step by step: the same differences, with only this span shown again."""
 
     span: Span
     sensitivity: tuple[float, ...]
@@ -44,15 +37,13 @@ class SpanContribution:
 
 @dataclass(frozen=True, slots=True)
 class LeaveOneOut:
-    """Sensitivity of a chain's tokens, in total and by span.
+    """Sensitivity of a chain's tokens at the steps that were asked for, 0-based, in total and by span.
 
     Attributes:
-        steps: Steps that were asked for, 0-based.
-        token_ids: Their tokens.
         sensitivity: ``z_factual - z_masked`` of each token, raw logits.
         log_ratio: ``log p_factual - log p_masked`` of each token at the policy's temperature.
-        spans: The contributions, in the order of the spans in the text. They need not sum to the total: spans can
-            stand in for each other, or act only together.
+        spans: The contributions, in the order of the text. They need not sum to the total: spans can replace each
+            other, or act only together.
     """
 
     steps: tuple[int, ...]
@@ -79,20 +70,10 @@ def leave_one_out(
     step: int | None = None,
     detector: SpanDetector | None = None,
 ) -> LeaveOneOut:
-    """Show one masked span at a time and see what that does to the tokens of a chain.
+    """Show one masked span at a time and see what that does to the tokens of a chain, at one step (0-based) or at all.
 
-    Args:
-        model: The model.
-        text: The reviewer's text.
-        policy: The policy; its mask and its temperature matter here. With factorized masks the contributions are those
-            to the joint masked prompt of its families.
-        tokens: Tokens of the chain.
-        spans: Sensitive spans; None detects them.
-        step: The only step that is asked for, 0-based; None asks for all.
-        detector: Finds the spans when none are given.
-
-    Returns:
-        The sensitivity of each step asked for, and each masked span's contribution to it.
+    Of the policy its mask and its temperature matter. With factorized masks the contributions are those to the joint
+    masked prompt of its families.
 
     Raises:
         InvalidInputError: The prompt or the chain is empty, or there is no such step or token.

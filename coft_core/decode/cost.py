@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 import torch
 
@@ -81,11 +82,7 @@ def weight_bytes(model: LanguageModel) -> int:
 
 
 class DevicePeaks:
-    """Most memory held on a device within windows of time that may overlap.
-
-    A device has one high-water mark. Whoever sets it back first notes for all windows that are open what it was, so
-    that nobody loses what was reached before.
-    """
+    """Most memory held on a device within windows of time that may overlap, although it has one high-water mark."""
 
     def __init__(
         self,
@@ -101,6 +98,7 @@ class DevicePeaks:
         """Measure inside this block; ``peak`` of what it gives is known when the block has ended."""
         opened = _Window(device)
         with self._lock:
+            # So that no open window loses what was reached before.
             self._note(device)
             self._reset(device)
             self._open.append(opened)
@@ -128,10 +126,7 @@ class _Window:
 
 @contextmanager
 def measured(rollout: Rollout, peaks: DevicePeaks | None = None) -> Iterator[Callable[[], StepCost]]:
-    """Measure the step that a rollout takes inside this block, without what it waits for other rollouts' forwards.
-
-    A step ends with a transfer to the host, so the device has finished by then.
-    """
+    """Measure the step that a rollout takes inside this block, without what it waits for other rollouts' forwards."""
     device = rollout.plan.model.device
     counted = device.type == "cuda"
     began, ended = time.perf_counter(), 0.0
@@ -142,14 +137,7 @@ def measured(rollout: Rollout, peaks: DevicePeaks | None = None) -> Iterator[Cal
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Cost of a policy on one prompt, relative to another policy in the same minute.
-
-    Attributes:
-        branches: Rows that the policy runs at every step.
-        baseline_branches: Rows that the other policy runs.
-        seconds_per_token: Measured time of the policy, one figure a repeat.
-        ratios: Its time over the other's, pair by pair.
-    """
+    """Cost of a policy on one prompt, relative to another one: rows of each, and times and their ratios by repeat."""
 
     branches: int
     baseline_branches: int
@@ -182,21 +170,9 @@ def measure_overhead(
     models: Mapping[str, LanguageModel] | None = None,
     scorers: Mapping[str, ToxicityScorer] | None = None,
 ) -> Overhead:
-    """Decode a few tokens under both policies in turn and compare the time.
+    """Decode so many tokens under both policies in turn, so many times, and compare the time.
 
     The prompt's own pass is not counted. The same tokens are forced in both, so that neither stops early.
-
-    Args:
-        model: The model.
-        text: The prompt.
-        policy: The policy whose cost is asked.
-        baseline: What it is compared with, for example the joint mask.
-        spans: Sensitive spans; None detects them.
-        tokens: Steps that are timed.
-        repeats: Pairs of measurements.
-        detector: Finds the spans when none are given.
-        models: Further models that the policies run, by name; None loads them.
-        scorers: Toxicity scorers by name; None loads them.
 
     Raises:
         InvalidInputError: ``tokens`` or ``repeats`` is below 1, or the prompt is empty.
@@ -204,19 +180,9 @@ def measure_overhead(
     """
     if tokens < 1 or repeats < 1:
         raise InvalidInputError(f"{tokens} tokens and {repeats} repeats were asked for; ask for at least one of each.")
+    options: dict[str, Any] = {"detector": detector, "models": models, "scorers": scorers}
     plans = [
-        plan(
-            model,
-            text,
-            each,
-            spans,
-            greedy=True,
-            max_new_tokens=tokens + 1,
-            detector=detector,
-            models=models,
-            scorers=scorers,
-        )
-        for each in (policy, baseline)
+        plan(model, text, each, spans, greedy=True, max_new_tokens=tokens + 1, **options) for each in (policy, baseline)
     ]
     for each in plans:
         _seconds(each, tokens)

@@ -16,7 +16,7 @@ from torch import Tensor
 from coft_core.decode.captured import Numbers, step_functions, to_host
 from coft_core.decode.keep import Keeper
 from coft_core.decode.plan import Plan
-from coft_core.decode.record import StepContext, pack_step, unpack_step
+from coft_core.decode.record import pack_step, unpack_step
 from coft_core.errors import InvalidInputError
 from coft_core.policies.base import Past, Policy, Views
 from coft_core.policies.sampling import choose
@@ -47,16 +47,10 @@ class StepForm:
     def tensors(
         self, logits: Tensor, draws: Tensor, forced: Tensor | None, views: Views
     ) -> tuple[Tensor, Tensor | None]:
-        """Lines 6 to 10, choose, and pack all that is said of the step.
+        """Lines 6 to 10, choose with draws ``(G,)``, and pack all that is said of the steps.
 
-        Args:
-            logits: ``(G, B, V)``.
-            draws: ``(G,)`` float64.
-            forced: Tokens to write whatever is chosen, ``(G,)``, negative for none; None where there is none at all.
-            views: What the policy says of the logits.
-
-        Returns:
-            The packed rows, ``(G, N)`` float32, and the kept logits as bytes, ``(G, M)``.
+        Tokens that are ``forced``, ``(G,)``, are written whatever is chosen, unless they are negative. Gives the packed
+        rows, ``(G, N)`` float32, and the kept logits as bytes, ``(G, M)``.
         """
         # A draw from the certified set, or the likeliest fused token where that is empty.
         choice = choose(views.log_p_fused, views.certified, self.policy.sampling, draws, self.greedy)
@@ -80,23 +74,22 @@ class NextStep:
 
     def record(self, views: Views, row: list[float], form: StepForm, kept: bytes) -> Step:
         """The step from its numbers, which are on the host already."""
-        plan, forced, logits = self.plan, self.forced is not None, form.keeper.unpack(kept) if form.keeper else None
-        mismatched, vocabulary = plan.certificate.mismatched, plan.model.vocabulary_size
-        context = StepContext(self.index, forced, mismatched, vocabulary, form.noise, logits)
-        return unpack_step(row, plan.model.token_text, views, context)
+        model = self.plan.model
+        return unpack_step(
+            row,
+            model.token_text,
+            views,
+            index=self.index,
+            forced=self.forced is not None,
+            mismatched=self.plan.certificate.mismatched,
+            vocabulary=model.vocabulary_size,
+            noise=form.noise,
+            logits=form.keeper.unpack(kept) if form.keeper else None,
+        )
 
 
 def decide(steps: Sequence[NextStep], logits: Tensor) -> list[Step]:
-    """The next steps of chains under one policy that stand at the same position.
-
-    Args:
-        steps: One a chain.
-        logits: ``(G, B, V)``.
-
-    Raises:
-        InvalidInputError: A forced token is not in the vocabulary.
-        CoftError: The model returned NaN.
-    """
+    """The next steps of G chains under one policy at one position, by their logits ``(G, B, V)``."""
     form, draws = _form(steps[0], logits), _draws(steps, logits)
     forced = _forced(steps, logits)
     functions = step_functions(steps[0].plan.model)
@@ -111,16 +104,13 @@ def decide(steps: Sequence[NextStep], logits: Tensor) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class NextSteps:
-    """The next steps of chains whose logits come from one forward; a :class:`coft_core.model.group.Sequel`."""
+    """The next steps of chains whose logits come from one forward; a :class:`coft_core.model.joint.Sequel`."""
 
     steps: tuple[NextStep, ...]
 
     @property
     def key(self) -> Hashable | None:
-        """Equal where steps are one function of logits, draws and thresholds; None where they are decided alone.
-
-        So are forced tokens, policies that do not read several thresholds at once, and several chains of one group.
-        """
+        """Equal where steps are one function of logits, draws and thresholds; None where they are decided alone."""
         step, *others = self.steps
         plan = step.plan
         if others or step.forced is not None or not plan.policy.reads_rowwise:
@@ -162,7 +152,6 @@ def _form(step: NextStep, logits: Tensor) -> StepForm:
 
 
 def _draws(steps: Sequence[NextStep], logits: Tensor) -> Tensor:
-    """``(G,)`` float64."""
     return _on_device([step.uniform for step in steps], torch.float64, logits.device)
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Generic, Protocol, TypeVar
@@ -61,23 +62,8 @@ def generate(
 ) -> Run:
     """Generate a continuation under a policy, with everything that an audit shows of each token.
 
-    Args:
-        model: The model.
-        text: The reviewer's text.
-        policy: The policy.
-        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
-        max_new_tokens: Steps at most; the chain also ends with the model's end token or a full context.
-        seed: Seed of the keyed draws.
-        greedy: Take the likeliest token of the set instead of drawing.
-        detector: Span detector; the default one if None.
-        keep_logits: Keep each step's logits, so that it can be read again at another lambda or alpha; see
-            :func:`coft_core.decode.reread`.
-        models: Further models that the policy runs, by name; None loads them.
-        scorers: Toxicity scorers by name; None loads them.
-
-    Raises:
-        InvalidInputError: The prompt is empty or too long, or a span lies outside it.
-        CalibrationMismatch: The policy's calibration belongs to another policy.
+    It ends with the model's end token, a full context or ``max_new_tokens`` steps. Arguments and errors are those of
+    :func:`coft_core.plan`.
     """
     planned = plan(
         model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits, models=models, scorers=scorers
@@ -86,11 +72,7 @@ def generate(
 
 
 def generate_together(plans: Sequence[Plan]) -> list[Run]:
-    """Continue several prompts under one policy; prompts with the same branches share their forwards.
-
-    A prompt gets the tokens that :func:`coft_core.generate` gives it alone, as far as floating-point sums in a larger
-    batch agree.
-    """
+    """Continue several prompts under one policy, as each alone; those with the same branches share their forwards."""
     names = [tuple(branch.name for branch in plan.policy.branches(plan.prompt)) for plan in plans]
     order = sorted(range(len(plans)), key=lambda place: names[place])
     runs: dict[int, Run] = {}
@@ -131,10 +113,7 @@ def decide_and_write(group: BranchGroup, chains: Sequence[PlannedChain], forced:
 
 
 def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, steps: Sequence[Decided]) -> None:
-    """Write what was decided: each token becomes the pending one of its chain's branches.
-
-    Where anything of it fails, no chain has changed.
-    """
+    """Make each decided token the pending one of its chain's branches; where that fails, no chain has changed."""
     width = len(logits) // len(chains)
     taken = [
         (chain, step, chain.remembered(step, logits[place * width : (place + 1) * width]))
@@ -156,20 +135,10 @@ def score(
     models: Mapping[str, LanguageModel] | None = None,
     scorers: Mapping[str, ToxicityScorer] | None = None,
 ) -> list[Step]:
-    """Teacher-force a given continuation: what each of its tokens would have looked like to the policy.
+    """Teacher-force a continuation: what each of its tokens would have looked like to the policy.
 
-    Args:
-        model: The model.
-        text: The prompt.
-        continuation: The text that follows it, taken literally (its leading space counts).
-        policy: The policy; a step's ``policy_token`` is its greedy choice.
-        spans: Sensitive spans of the prompt; None detects them. Suggested and kept ones are never masked.
-        detector: Span detector; the default one if None.
-        models: Further models that the policy runs, by name; None loads them.
-        scorers: Toxicity scorers by name; None loads them.
-
-    Returns:
-        One step a token of the continuation, all ``forced``.
+    The continuation is taken literally (its leading space counts); the other arguments are those of
+    :func:`coft_core.plan`. All steps are ``forced``, and their ``policy_token`` is the policy's greedy choice.
 
     Raises:
         InvalidInputError: The prompt or the continuation is empty.
@@ -183,7 +152,7 @@ def score(
     for index, (token_id, row) in enumerate(zip(tokens, logits, strict=True)):
         (step,) = decide([chain.next_step(index, token_id)], row[None])
         chain.take(step, chain.remembered(step, row))
-    return chain.steps
+    return list(chain.steps)
 
 
 class Written(Protocol):
@@ -210,7 +179,7 @@ class Chain(Generic[Decided]):
         self.models, self.branches = models, tuple(branches)
         self._end_token_ids, self._max_new_tokens = end_token_ids, max_new_tokens
         self._context = min(models[row.model].context_length - len(row.input_ids) for row in branches)
-        self.steps: list[Decided] = []
+        self.steps: tuple[Decided, ...] = ()
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -231,7 +200,7 @@ class Chain(Generic[Decided]):
 
     def take(self, step: Decided, memory: Any) -> None:
         """Write a step's token."""
-        self.steps.append(step)
+        self.steps = (*self.steps, step)
 
 
 AnyChain = TypeVar("AnyChain", bound=Chain[Any])
@@ -274,23 +243,13 @@ class PlannedChain(Chain[Step]):
         for step, row in zip(steps, logits, strict=True):
             self.take(step, self.remembered(step, row))
 
-    def cut(self, length: int) -> None:
-        """Take back all but the first steps."""
-        del self.steps[length:], self._memories[length + 1 :]
-
-    def fork(self, index: int, token_id: int) -> PlannedChain:
-        """A second chain of the same beginning, on the path of the token that is to be written there."""
-        fork = PlannedChain(self.plan, fork_path(self.path, index, token_id))
-        fork.steps, fork._memories = self.steps[:index], self._memories[: index + 1]
-        return fork
-
     def run(self) -> Run:
         """What was written, with all that is said of it."""
         return Run(
             prompt=self.plan.prompt.factual_text,
             text=self.plan.model.continuation_text(self.tokens),
             tokens=tuple(step.token for step in self.steps),
-            steps=tuple(self.steps),
+            steps=self.steps,
             spans=self.plan.prompt.spans,
             seed=self.plan.seed,
             finished=self.finished or "",
@@ -299,54 +258,28 @@ class PlannedChain(Chain[Step]):
         )
 
 
-class Rollout:
+class Rollout(PlannedChain):
     """A chain that can be stepped, taken back, forked and closed.
 
-    Attributes:
-        plan: What is decoded.
-        path: The branch's path, part of the key of its draws.
+    ``plan`` is what is decoded, and ``path`` is part of the key of its draws.
     """
 
     def __init__(
         self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = (), forwards: JointForwards | None = None
     ) -> None:
         """Begin a chain, or go on after steps, whose tokens are fed with the prompt at the next step."""
-        self._chain = PlannedChain(plan, path)
-        self._group = BranchGroup(plan.all_models, self._chain.branches, forwards)
+        super().__init__(plan, path)
+        self._group = BranchGroup(self.models, self.branches, forwards)
         with forwards.exclusive() if forwards else nullcontext():
             self._group.prepare()
-            self._chain.resume(steps)
+            self.resume(steps)
         for step in steps:
             self._group.append(torch.full((self._group.row_count,), step.token_id))
 
     @property
-    def plan(self) -> Plan:
-        """What is decoded."""
-        return self._chain.plan
-
-    @property
-    def path(self) -> str:
-        """The branch's path, part of the key of its draws."""
-        return self._chain.path
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The chain so far."""
-        return tuple(self._chain.steps)
-
-    @property
-    def finished(self) -> str | None:
-        """None while the chain can go on, else ``"end"``, ``"length"`` or ``"context"``."""
-        return self._chain.finished
-
-    @property
     def text(self) -> str:
         """Text of the chain without special tokens."""
-        return self.plan.model.continuation_text(self._chain.tokens)
-
-    def run(self) -> Run:
-        """What was written so far, with all that is said of it."""
-        return self._chain.run()
+        return self.plan.model.continuation_text(self.tokens)
 
     @property
     def waited(self) -> float:
@@ -369,10 +302,7 @@ class Rollout:
         return self._group.memory_uses
 
     def step(self, token_id: int | None = None) -> Step:
-        """Take one step.
-
-        Args:
-            token_id: A token to force; None lets the policy choose.
+        """Take one step, with a token that is forced, or the policy's choice.
 
         Raises:
             InvalidInputError: The chain is finished, or the token is not in the vocabulary.
@@ -380,7 +310,7 @@ class Rollout:
         """
         if self.finished:
             raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
-        (step,) = decide_and_write(self._group, [self._chain], token_id)
+        (step,) = decide_and_write(self._group, [self], token_id)
         return step
 
     def back(self, count: int = 1) -> None:
@@ -389,29 +319,25 @@ class Rollout:
         Raises:
             InvalidInputError: There are fewer steps than that.
         """
-        length = len(self._chain.steps) - count
+        length = len(self.steps) - count
         self._group.crop(length)
-        self._chain.cut(length)
+        self.steps, self._memories = self.steps[:length], self._memories[: length + 1]
 
     def fork(self, index: int, token_id: int) -> Rollout:
         """A second rollout, whose last step is another token at a step, 0-based; this one stays as it is.
 
         Its keys and values are a cut copy, not recomputed.
         """
-        fork = object.__new__(Rollout)
+        fork = copy(self)
         fork._group = self._group.fork(index)
-        fork._chain = self._chain.fork(index, token_id)
+        fork.path = fork_path(self.path, index, token_id)
+        fork.steps, fork._memories = self.steps[:index], self._memories[: index + 1]
         fork.step(token_id)
         return fork
 
     def release_logits(self) -> None:
         """Forget the kept logits of the steps so far, for a caller who has stored them; nothing else changes."""
-        steps = self._chain.steps
-        for place in range(len(steps) - 1, -1, -1):
-            # They are kept of the newest steps alone: what stands before one without them was released already.
-            if steps[place].logits is None:
-                return
-            steps[place] = replace(steps[place], logits=None)
+        self.steps = tuple(step if step.logits is None else replace(step, logits=None) for step in self.steps)
 
     def close(self) -> None:
         """Release the key-value memory."""
@@ -424,10 +350,7 @@ def fork_path(path: str, index: int, token_id: int) -> str:
 
 
 def path_at(path: str, index: int) -> str:
-    """Path whose key draws a step of a branch's chain: up to and at its fork, the chain is its parent's.
-
-    The draw at the fork itself says what the parent's chain writes there when left alone.
-    """
+    """Path whose key draws a step of a branch's chain: up to and at its fork, the chain is its parent's."""
     parent, separator, fork = path.rpartition("/")
     if separator and index <= int(fork.partition(":")[0]):
         return path_at(parent, index)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,36 +40,13 @@ SCALARS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StepContext:
-    """What a step is, besides its numbers: position, whether a person forced it, and what its threshold rests on.
-
-    ``vocabulary`` is V, ``noise`` the bound with which its set size became a range, nats; ``logits`` are kept with it.
-    """
-
-    index: int
-    forced: bool
-    mismatched: bool
-    vocabulary: int
-    noise: float = 0.0
-    logits: StoredLogits | None = None
-
-
 def pack_step(views: Views, choice: Choice, emitted: Tensor, noise: float = 0.0) -> Tensor:
-    """Gather all that an audit shows of a step into one tensor on the logits' device.
+    """Gather all that an audit shows of steps with emitted tokens ``(G,)`` into one tensor on the logits' device.
 
-    Args:
-        views: The step's views, ``(G, V)`` each.
-        choice: What the policy chose.
-        emitted: Tokens that are appended, ``(G,)``.
-        noise: Nats by which log-probabilities may differ between ways of running the model.
-
-    Returns:
-        ``(G, len(SCALARS) + F + columns * K)`` for F families (none with one masked branch) and K candidates: the
-        scalars, the emitted token's log-probability in each family's branch, then the candidates' token ids, their
-        membership, the three log-probabilities and, with families, which of them refuse each, as the bits of a number.
-        The last two candidates are the chosen and the emitted token. All is float32, which holds token ids below
-        2**24 exactly.
+    It is ``(G, len(SCALARS) + F + columns * K)`` for F families (none with one masked branch) and K candidates: the
+    scalars, the emitted token's log-probability in each family's branch, then the candidates' token ids, their
+    membership, the three log-probabilities and, with families, which of them refuse each, as the bits of a number. The
+    last two candidates are the chosen and the emitted token. float32 holds token ids below 2**24 exactly.
     """
     log_p = torch.stack([views.log_p_factual, views.log_p_masked, views.log_p_fused])  # (3, G, V)
     needed = torch.stack([choice.token_ids, emitted], dim=-1)  # (G, 2)
@@ -94,21 +69,31 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor, noise: float = 0.0)
     return torch.cat([part.float() for part in parts], dim=-1)
 
 
-def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: StepContext) -> Step:
-    """Build the step from one row of :func:`pack_step`, already on the host."""
+def unpack_step(
+    packed: list[float],
+    text_of: TextOf,
+    views: Views,
+    *,
+    index: int,
+    forced: bool,
+    mismatched: bool,
+    vocabulary: int,
+    noise: float,
+    logits: StoredLogits | None = None,
+) -> Step:
+    """Build the step at a position from one row of :func:`pack_step`, already on the host."""
     scalar = dict(zip(SCALARS, packed, strict=False))
     if scalar["broken"]:
-        raise CoftError(
-            f"The model returned NaN at step {context.index + 1}; load it in float32, or check its weights."
-        )
+        raise CoftError(f"The model returned NaN at step {index + 1}; load it in float32, or check its weights.")
     log_tau, set_size, mass = views.log_tau, int(scalar["set_size"]), min(scalar["certified_mass"], 1.0)
-    state = effective_state(stated(views.state, log_tau, set_size, mass, context.vocabulary), context.mismatched)
+    state = effective_state(stated(views.state, log_tau, set_size, mass, vocabulary), mismatched)
     rest = packed[len(SCALARS) :]
     *candidates, policys, row = _table(rest[len(views.families) :], text_of, views.families)
-    families = tuple(_family_step(view, row, log_p, context) for view, log_p in zip(views.families, rest, strict=False))
+    pairs = zip(views.families, rest, strict=False)
+    families = tuple(_family_step(view, row, log_p, mismatched) for view, log_p in pairs)
     listed = {candidate.token_id: candidate for candidate in (*candidates, policys, row)}.values()
     return Step(
-        index=context.index,
+        index=index,
         token_id=row.token_id,
         token=row.token,
         log_p_factual=row.log_p_factual,
@@ -119,7 +104,7 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         set_size=set_size,
         certified_mass=mass,
         fallback=bool(scalar["fallback"]),
-        forced=context.forced,
+        forced=forced,
         policy_token_id=policys.token_id,
         policy_token=policys.token,
         state=state,
@@ -127,8 +112,10 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         diagnostics=_diagnostics(scalar, row, views, state, families),
         families=families,
         certified_in=views.certified_in,
-        logits=context.logits,
-        **({} if views.margins is None else _range(scalar, context.noise)),
+        set_size_low=None if views.margins is None else int(scalar["set_size_low"]),
+        set_size_high=None if views.margins is None else int(scalar["set_size_high"]),
+        noise=None if views.margins is None else noise,
+        logits=logits,
     )
 
 
@@ -139,14 +126,6 @@ def _refusals(families: tuple[FamilyView, ...], ids: Tensor) -> Tensor:
         if view.certified is not None:
             bits += (~view.certified.gather(-1, ids)).double() * 2.0**index
     return bits
-
-
-def _range(scalar: dict[str, float], noise: float) -> dict[str, Any]:
-    return {
-        "set_size_low": int(scalar["set_size_low"]),
-        "set_size_high": int(scalar["set_size_high"]),
-        "noise": noise,
-    }
 
 
 def _table(values: list[float], text_of: TextOf, families: tuple[FamilyView, ...]) -> list[Candidate]:
@@ -169,8 +148,8 @@ def effective_state(state: CertificateState, mismatched: bool) -> CertificateSta
     return "mismatch" if mismatched and state != "none" else state
 
 
-def _family_step(view: FamilyView, row: Candidate, log_p_masked: float, context: StepContext) -> FamilyStep:
-    state = effective_state(view.state, context.mismatched)
+def _family_step(view: FamilyView, row: Candidate, log_p_masked: float, mismatched: bool) -> FamilyStep:
+    state = effective_state(view.state, mismatched)
     return FamilyStep(
         family=view.family,
         log_p_masked=log_p_masked,
@@ -192,12 +171,9 @@ def _diagnostics(
     margins = [difference(f.log_joint, f.log_tau) for f in families] or [difference(support, log_tau)]
     # Without a threshold there is no bound, and a tensor of one number costs more than the rest of this function. The
     # bound needs a set with mass tau in the fused and the masked reading, which the factual one alone cannot give it.
-    informative = state != "none" and log_tau > -math.inf and views.certified_in == "both"
-    bound = (
-        float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
-        if informative
-        else math.inf
-    )
+    bound = math.inf
+    if state != "none" and log_tau > -math.inf and views.certified_in == "both":
+        bound = float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
     return Diagnostics(
         entropy_factual=scalar["entropy_factual"],
         entropy_masked=scalar["entropy_masked"],

@@ -12,11 +12,11 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.decode.keep import Keeper
 from coft_core.decode.loop import ROOT_PATH, path_at
 from coft_core.decode.plan import Plan
-from coft_core.decode.record import StepContext, TextOf, pack_step, unpack_step
+from coft_core.decode.record import TextOf, pack_step, unpack_step
 from coft_core.errors import InvalidInputError, StoredLogitsError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.forced import ForcedItem, ForcedScorer
-from coft_core.policies.base import Policy, Views
+from coft_core.policies.base import Policy
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.stored_logits import StoredLogits
 from coft_core.types import Step
@@ -66,19 +66,17 @@ def reread(
         policy: The policy to read with, for example the one that decoded them.
         lam: Another fusion weight; None keeps the policy's.
         alpha: Another risk level, read off the calibration; None keeps the calibration's.
-        calibration: Another calibration; None keeps the policy's. It must belong to the lambda, the temperature and
-            the sampling controls in use, unless the policy says ``accept_mismatch``.
-        seed: Seed of the chain's draws.
+        calibration: Another calibration, which must belong to the lambda, the temperature and the sampling controls in
+            use, unless the policy says ``accept_mismatch``; None keeps the policy's.
+        seed: Seed of the chain's draws; as ``path`` and ``greedy``, as it was when it was decoded.
         path: Path of the branch whose chain it is.
         greedy: Whether the chain was decoded greedily.
-        fingerprint: Fingerprint of the policy that decoded the steps, against which the calibration is checked; None
-            takes that of the policy's own calibration.
-        text_of: Gives the text of a token; None knows the texts stored with the steps, and shows other tokens by
-            their number.
+        fingerprint: That of the policy that decoded the steps, where its own calibration does not say it.
+        text_of: Gives the text of a token; None knows the texts stored with the steps.
 
     Returns:
         Each step as it reads now, with the token that was written; ``policy_token_id`` is the one that the policy
-        chooses now, after the same prefix with the same draw. Forced steps stay forced.
+        chooses now, after the same prefix with the same draw.
 
     Raises:
         StoredLogitsError: A step has no logits, or the policy does not read them.
@@ -141,11 +139,7 @@ def _batches(kept: Sequence[Kept], policy: Policy) -> Iterator[list[Kept]]:
 
 
 def read(kept: Sequence[Kept], reader: Reader) -> list[Step]:
-    """Read steps again: the computation of decoding, on their logits.
-
-    Where they are several, they have the same branches and the same bound of their noise, and the policy reads them
-    row by row.
-    """
+    """Read steps again, several only where they are alike and the policy reads them row by row."""
     policy, (first, stored) = reader.policy, kept[0]
     steps = [step for step, _ in kept]
     with torch.inference_mode():
@@ -166,16 +160,14 @@ def read(kept: Sequence[Kept], reader: Reader) -> list[Step]:
         if policy.reads_rowwise:
             threshold, state = policy.threshold(step.index)
             views = replace(views, log_tau=threshold, state=state)
-        readings.append(_reading(step, stored, row, views, noise, reader))
+        vocabulary = stored.vocabulary_size
+        known = {"index": step.index, "forced": step.forced, "mismatched": reader.mismatched, "vocabulary": vocabulary}
+        now = replace(unpack_step(row, reader.text_of, views, **known, noise=noise), token=step.token)
+        # Without a bound nothing can be said of what lies within it.
+        readings.append(
+            now if step.noise is not None else replace(now, set_size_low=None, set_size_high=None, noise=None)
+        )
     return readings
-
-
-def _reading(step: Step, stored: StoredLogits, packed: list[float], views: Views, noise: float, reader: Reader) -> Step:
-    """A step's reading from its row of numbers."""
-    context = StepContext(step.index, step.forced, reader.mismatched, stored.vocabulary_size, noise)
-    read_now = replace(unpack_step(packed, reader.text_of, views, context), token=step.token)
-    # Without a bound nothing can be said of what lies within it.
-    return read_now if step.noise is not None else replace(read_now, set_size_low=None, set_size_high=None, noise=None)
 
 
 def _is_mismatched(steps: Sequence[Step], policy: Policy, changed: Policy, fingerprint: Fingerprint | None) -> bool:

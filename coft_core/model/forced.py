@@ -56,7 +56,7 @@ def run_each(room: Room, batches: Iterable[tuple[int | None, Callable[[], Result
 class OwnRoom:
     """Memory that is shared with nobody: every batch runs at once, whatever its size."""
 
-    most = None
+    most: int | None = None
 
     def run(self, size: int, work: Callable[[], Result]) -> Result:
         """Run the batch."""

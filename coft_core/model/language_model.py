@@ -166,7 +166,7 @@ class LanguageModel:
         return rendering_note(self.rendering_label)
 
     def formatted(self, prompt_format: str) -> LanguageModel:
-        """This model with prompts in its chat template (``chat``), without (``plain``), or as it was loaded (``auto``)."""
+        """This model with prompts in its chat template (``chat``), without (``plain``), or as loaded (``auto``)."""
         if prompt_format not in FORMATS:
             raise InvalidInputError(f"There is no prompt format {prompt_format!r}; choose {', '.join(FORMATS)}.")
         if prompt_format == "chat" and not self.tokenizer.chat_template:

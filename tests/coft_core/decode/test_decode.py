@@ -301,6 +301,5 @@ def test_one_forward_and_one_transfer_a_step(model, policy, monkeypatch):
     monkeypatch.setattr(model.module, "forward", counted_forward)
     monkeypatch.setattr(torch.Tensor, "tolist", counted_transfer)
     monkeypatch.setattr(torch.Tensor, "item", lambda tensor: pytest.fail("a second transfer"))
-    rollout._group._accepts = frozenset({"logits_to_keep"})
     rollout.step()
     assert counts == {"forward": 1, "transfer": 1}
