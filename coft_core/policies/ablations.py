@@ -13,10 +13,7 @@ from coft_core.types import CertifiedIn
 
 @dataclass(frozen=True)
 class NoFusionPolicy(CoftPolicy):
-    """Certify like COFT and draw from the factual distribution: lambda is 0 and cannot be changed.
-
-    The certified set stays joint, ``min(p_factual, p_masked) >= tau``, so that a calibration of COFT at lambda 0 fits.
-    """
+    """Certify like COFT and draw from the factual distribution, which is COFT at lambda 0."""
 
     lam: float = field(default=0.0, init=False)
 
@@ -49,10 +46,7 @@ def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
 
 @dataclass(frozen=True)
 class SingleBranchPolicy(CoftPolicy):
-    """COFT whose certified set is ``{v: log p_factual(v) >= log tau}``, which cannot promise robustness to masking.
-
-    Its calibration is one made by :func:`coft_core.calibrate_single_branch`.
-    """
+    """COFT whose certified set is ``{v: log p_factual(v) >= log tau}``, which cannot promise robustness to masking."""
 
     name: ClassVar[str] = "coft-single-branch"
     title: ClassVar[str] = "COFT, factual certificate"

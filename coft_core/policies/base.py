@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor
@@ -78,17 +79,14 @@ class Parameter:
     @property
     def wanted(self) -> str:
         """What to do in place of a value that is refused, as the end of a sentence."""
-        wanted = {
-            "number": f"give a number {self.span}",
-            "whole": f"give a whole number {self.span}",
-            "flag": "say yes or no",
-            "text": "give a text",
-            "texts": "give one or more texts",
-            "choice": f"choose {' or '.join(self.choices)}",
-            "model": "give the id or the folder of a model",
-            "file": "give the path of a file",
-        }
-        return wanted[self.kind].rstrip()
+        return _WANTED[self.kind].format(span=self.span, choices=" or ".join(self.choices)).rstrip()
+
+
+_WANTED: Mapping[Kind, str] = MappingProxyType({
+    "number": "give a number {span}", "whole": "give a whole number {span}", "flag": "say yes or no",
+    "text": "give a text", "texts": "give one or more texts", "choice": "choose {choices}",
+    "model": "give the id or the folder of a model", "file": "give the path of a file",
+})  # fmt: skip
 
 
 def parameter(default: Any, kind: Kind, title: str, help: str, **rest: Any) -> Any:
@@ -145,10 +143,7 @@ class Past:
 def compared_certificate(
     calibrated: Fingerprint, used: Fingerprint, accept_mismatch: bool, silence: str = ""
 ) -> Certificate:
-    """What may be claimed for a policy whose thresholds were calibrated for another, or for the same.
-
-    ``silence`` says why none of the calibration's thresholds says anything; it is empty if one does.
-    """
+    """What may be claimed for a policy by thresholds; ``silence`` says why none of these says anything, or is empty."""
     if not accept_mismatch:
         calibrated.require_equal(used)
     if differences := calibrated.differences(used):
@@ -158,24 +153,19 @@ def compared_certificate(
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(ABC):
-    """A decoding policy; all share the loop of :mod:`coft_core.decode.loop`.
-
-    A policy names its branches and turns their logits into a distribution and a certified set. Whatever else the loop,
-    calibrations and pages want to know of it, it says by the methods below; most policies leave them as they are.
+    """A decoding policy: it names its branches and turns their logits into a distribution and a certified set.
 
     Attributes:
         temperature: Sampling temperature, the same in every branch.
         top_p: Nucleus mass; 1 is off.
         top_k: Tokens kept; 0 is off.
         sentinel: Sentinel text of the mask; None takes the tokenizer's own.
-        mask_mode: ``"hard"`` or ``"soft"``.
-        mask_hint: Hint of the soft mask.
+        mask_mode: ``"hard"``, or ``"soft"`` with ``mask_hint``.
         whitelist: Terms that are never masked.
-        accept_mismatch: Use a calibration of another policy knowingly; the run is then marked
-            ``"uncertified: policy mismatch"`` and no token counts as certified.
+        accept_mismatch: Use a calibration of another policy knowingly; no token then counts as certified.
 
     Raises:
-        InvalidInputError: A parameter is of another type or outside its range; the sentence names it.
+        InvalidInputError: A parameter is of another type or outside its range.
     """
 
     temperature: float = 1.0
@@ -187,26 +177,18 @@ class Policy(ABC):
     whitelist: tuple[str, ...] = ()
     accept_mismatch: bool = False
 
+    # As in --policy, and on pages and in sentences.
     name: ClassVar[str]
-    """Short name, as in ``--policy``."""
-
     title: ClassVar[str]
-    """Its name on pages and in sentences."""
-
+    # What fingerprints call the method since its rule was changed.
     rule: ClassVar[str] = ""
-    """What fingerprints call the method since its rule was changed; empty where it is the first one."""
-
     certified_in: ClassVar[CertifiedIn] = "both"
-    """The readings by which it certifies, if it does."""
-
+    # Why nothing is certified without a calibration; empty where the method gives no certificate.
     unclaimed: ClassVar[str] = ""
-    """Why nothing is certified without a calibration; empty where the method gives no certificate."""
-
+    # Whether its distribution depends on the logits of earlier steps, by remember().
     looks_back: ClassVar[bool] = False
-    """Whether its distribution depends on the logits of earlier steps, by :meth:`remember`."""
-
+    # Whether views_at() reads steps at several positions and under several calibrations at once.
     reads_rowwise: ClassVar[bool] = False
-    """Whether :meth:`views_at` reads steps at several positions and under several calibrations at once."""
 
     def __post_init__(self) -> None:
         """Validate, the controls by building what they are for."""
@@ -216,21 +198,13 @@ class Policy(ABC):
 
     @abstractmethod
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
-        """Branches that the policy needs for a prompt, factual first.
-
-        Raises:
-            InvalidInputError: The policy has to be bound to the prompt first.
-        """
+        """Branches that the policy needs for a prompt that it is bound to, factual first."""
 
     @abstractmethod
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
-        """Turn the branches' logits into a distribution and a certified set.
+        """Turn the branches' logits ``(G, B, V)`` at a step (0-based) into a distribution and a certified set.
 
-        Args:
-            logits: ``(G, B, V)``, branches in the order of :meth:`branches`.
-            step: Step index, 0-based.
-            branches: The branches' names; only policies whose branches depend on the prompt need them.
-            pasts: What each of the G chains has written; only policies that look back need them.
+        Names are needed by policies whose branches depend on the prompt, pasts by those that look back.
         """
 
     @cached_property
@@ -288,13 +262,9 @@ class Policy(ABC):
         return ()
 
     def remember(self, memory: Any, logits: Tensor, token_id: int, branches: tuple[str, ...]) -> Any:
-        """What to carry to the next step; a value of its own, since a chain can be taken back and forked.
+        """What to carry to the next step, of what was carried to this one (None at first) and its logits ``(B, V)``.
 
-        Args:
-            memory: What was carried to this step; None at the first.
-            logits: This step's logits, ``(B, V)``.
-            token_id: The token that was written.
-            branches: The branches' names.
+        It is a value of its own, since a chain can be taken back and forked.
         """
         return None
 
@@ -314,14 +284,9 @@ class Policy(ABC):
         return (self.threshold(step),)
 
     def views_at(self, logits: Tensor, log_tau: Tensor) -> Views:
-        """What :meth:`views` gives with a threshold for each row; only where the policy :attr:`reads_rowwise`.
+        """The views of ``(G, B, V)`` with a threshold for each row, ``(G, 1)``, where the policy reads row by row.
 
-        Args:
-            logits: ``(G, B, V)``.
-            log_tau: ``(G, 1)``; not looked at without a calibration.
-
-        Returns:
-            The views; their ``log_tau`` and ``state`` are for the caller to fill in, row by row.
+        Their ``log_tau`` and ``state`` are for the caller to fill in.
         """
         raise InvalidInputError(f"The policy {self.title} reads one step at a time.")
 
@@ -365,11 +330,7 @@ class Policy(ABC):
         return used
 
     def claim(self, used: Fingerprint) -> Certificate:
-        """What may be claimed where the policy's fingerprint is ``used``.
-
-        Raises:
-            CalibrationMismatch: The calibration belongs to another policy and was not accepted as such.
-        """
+        """What may be claimed where the policy's fingerprint is ``used``."""
         if (applied := self.applied) is None:
             return Certificate.uncertified(self.unclaimed or f"{self.title} gives no certificate")
         return compared_certificate(applied.fingerprint, self.required(used), self.accept_mismatch, applied.silence)
@@ -390,11 +351,7 @@ class Policy(ABC):
         return branches in ((FACTUAL,), (FACTUAL, MASKED))
 
     def changed(self, lam: float | None, alpha: float | None, calibration: Calibration | None) -> Self:
-        """This policy at another fusion weight, risk level or calibration; None keeps its own.
-
-        Raises:
-            InvalidInputError: It has none to change, or there is no calibration to read alpha off.
-        """
+        """This policy at another fusion weight, risk level or calibration; None keeps its own."""
         if lam is None and alpha is None and calibration is None:
             return self
         raise InvalidInputError(

@@ -38,19 +38,14 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselinePolicy(Policy):
-    """A policy that draws from a distribution of its own.
-
-    Subclasses name the method, declare the branches that they need besides, and decide, or say from which they draw.
-    """
+    """A policy that draws from a distribution of its own: subclasses decide, or say from which branch they draw."""
 
     observe_masked: bool = True
     method_branches: tuple[BranchSpec, ...] | None = field(default=None, repr=False, compare=False)
 
+    # The model that runs the factual and the masked branch, and the branch that is drawn from where nothing is decided.
     audited: ClassVar[str] = BASE
-    """Name of the model that runs the factual and the masked branch."""
-
     drawn_from: ClassVar[str] = FACTUAL
-    """The branch that a method draws from which decides nothing itself."""
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """The distribution that the method draws from."""
@@ -75,10 +70,8 @@ class BaselinePolicy(Policy):
         return (*branches, *(self.method_branches or ()))
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
-        """The factual and the masked view of ``(G, B, V)`` beside the method's own distribution.
-
-        Without names the branches are the factual and, if there are two, the masked one.
-        """
+        """The factual and the masked view of ``(G, B, V)`` beside the method's own distribution."""
+        # Without names the branches are the factual and, if there are two, the masked one.
         names = branches or (FACTUAL, MASKED)[: logits.shape[1]]
         named = {name: logits[:, place].float() for place, name in enumerate(names)}  # (G, V) each
         factual = named[FACTUAL]

@@ -29,21 +29,13 @@ class CafiePolicy(SubstitutingPolicy):
         s_k = exp(|D_k|) / sum_j exp(|D_j|)            p_fair = sum_k s_k W_k p
         p_CAFIE  ~  alpha p_fair + (1 - alpha) p
 
-    ``|.|`` is the Euclidean norm over the vocabulary: a counterfactual that answers otherwise counts more. A token that
-    all groups find as likely keeps its weight; one that the prompt's own group makes likelier loses up to all of it,
-    and one that it makes less likely gains up to as much again.
+    ``|.|`` is the Euclidean norm over the vocabulary: a counterfactual that answers otherwise counts more. The rule and
+    the defaults are the authors', of their script for free text. Not reproduced are:
 
-    What is the authors': the rule, and the defaults of lambda, alpha and the number of counterfactuals, which are those
-    of their script for free text. What is not reproduced:
-
-    - Their word lists, of which each word has two counterparts. Here the counterfactuals are the first substitutions of
-      this program's tables, with every word that belongs to the attribute, or the reviewer's own.
-    - Their third reading is weighed by the second one's probabilities in the published code, which the paper does not
-      say; here each has its own.
-    - They take the norm of the differences at all positions that are read; here it is the newest position's, so that a
-      step does not depend on how long the prompt is.
-    - Their threshold below which differences are ignored, which is 0 there, their list of words that are never weighed,
-      which is empty, and contexts of other sentences before the prompt.
+    - their word lists, for which the first substitutions of this program's tables or the reviewer's own are taken;
+    - the weighing of the third reading by the second one's probabilities in their code, which the paper does not say;
+    - the norm over all positions that are read; here it is the newest position's, whatever the length of the prompt;
+    - contexts of other sentences before the prompt, and settings that are without effect in their script.
     """
 
     share: float = parameter(

@@ -16,10 +16,7 @@ def joint_support(log_p_fused: Tensor, log_p_masked: Tensor) -> Tensor:
 
 
 def certified_set(joint: Tensor, log_tau: Tensor | float) -> Tensor:
-    """Membership in the certified set ``{v : m(v) >= log_tau}`` (Eq. 7), boolean ``(..., V)``.
-
-    The log-threshold is a number or ``(..., 1)``; ``-inf`` certifies every token.
-    """
+    """Membership in ``{v : m(v) >= log_tau}`` (Eq. 7), boolean ``(..., V)``; a log-threshold may be ``(..., 1)``."""
     return joint >= log_tau
 
 
@@ -39,11 +36,7 @@ def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
 
 
 def step_figures(log_p: Tensor, certified: Tensor | None) -> Tensor:
-    """All figures of a step in one go, each probability and each logarithm being taken once.
-
-    Entropies and divergences are in nats; ``0 log 0`` is 0. A divergence is infinite where the second view forbids what
-    the first allows, and rounding never makes it negative. On an empty certified set the distance is NaN.
-    """
+    """All figures of a step in one go, in nats, of log-probabilities ``(3, G, V)``; NaN for what has no value."""
     p = log_p.exp()  # (3, G, V)
     p_factual, p_masked, p_fused = p.unbind()  # (G, V) each
     # 0 times the lowest number is 0, where 0 times -inf would be NaN.

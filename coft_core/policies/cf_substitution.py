@@ -45,9 +45,8 @@ class SubstitutingPolicy(BaselinePolicy):
     # Only named here: as fields they would come before those of the policies, which give them their order.
     most: int
     pairs: tuple[str, ...]
-
+    # What is done with the substituted readings, to begin a sentence with.
     done: ClassVar[str]
-    """What is done with the substituted readings, to begin a sentence with."""
 
     def __post_init__(self) -> None:
         """Validate; own substitutions must be readable."""
@@ -76,22 +75,15 @@ class SubstitutingPolicy(BaselinePolicy):
 class CfSubstitutionPolicy(SubstitutingPolicy):
     """Average the distributions of the prompt and of its counterfactual substitutions.
 
-    The COFT paper compares with "CF substitution" (section 5, appendix on the extended protocol), among the methods
-    that spend computation at decoding time, and states neither what is substituted nor how the readings are combined.
-    Here, with ``K`` substitutions and weight ``w``::
+    The COFT paper compares with "CF substitution" (section 5) and states neither what is substituted nor how the
+    readings are combined. Here, with ``K`` substitutions and weight ``w``::
 
         p(token) = (p_factual(token) + w * sum_k p_k(token)) / (1 + w * K)
 
-    It is the arithmetic mean of probabilities because that is what marginalising over the attribute gives:
-    ``p(y | x) = sum_a p(a) p(y | x, a)``, with ``w = 1`` for an attribute that is any of the values with the same
-    probability. The distributions of all readings then enter with the same share, and a token that one reading alone
-    finds likely stays possible. The mean of logits, which the literature on combining distributions has beside it (the
-    logarithmic pool, as in COFT's own fusion), keeps what all readings agree on. The shares stay the same at every
-    step; they are not made to follow which reading explains the chain so far.
-
-    A substitution changes one attribute and every word that belongs to it: she and he are exchanged with the words and
-    names that tell the gender, or become they; groups are replaced by others of their kind, ages by other ages. Which
-    ones, and in which order, is fixed by the shipped tables (:mod:`coft_core.text.counterfactuals`).
+    The mean of probabilities is what marginalising over the attribute gives, ``p(y | x) = sum_a p(a) p(y | x, a)``, so
+    that a token that only one reading finds likely stays possible. The mean of logits (the logarithmic pool, as in
+    COFT's own fusion) keeps what all readings agree on. A substitution changes one attribute and every word that
+    belongs to it, by the shipped tables (:mod:`coft_core.text.counterfactuals`).
     """
 
     # pyrefly: ignore[bad-override]

@@ -63,12 +63,7 @@ class FusedPolicy(Policy):
         return (type(self), self.lam, self.sampling, self.calibration is None)
 
     def changed(self, lam: float | None, alpha: float | None, calibration: Calibration | None) -> Self:
-        """This policy at another fusion weight, risk level or calibration; None keeps its own.
-
-        Raises:
-            InvalidInputError: It has none to change, takes another kind of calibration, or there is none to read
-                alpha off.
-        """
+        """This policy at another fusion weight, risk level or calibration; None keeps its own."""
         applied = self.calibration if calibration is None else calibration
         if applied is not None and applied.layout != self.layout:
             raise InvalidInputError(

@@ -30,16 +30,12 @@ class ContrastivePolicy(BaselinePolicy):
     """Move away from an amateur, within the tokens that the expert finds plausible.
 
     The paper scores a token by ``log p_expert - log p_amateur`` and searches with a beam. Here the scores are logits
-    that are drawn from, ``expert_weight * log p_expert + guidance * (log p_expert - log p_amateur)``; without guidance
-    they are the expert's. Tokens under ``plausibility`` times the expert's likeliest are left out.
+    that are drawn from, ``expert_weight * log p_expert + guidance * (log p_expert - log p_amateur)``. Tokens under
+    ``plausibility`` times the expert's likeliest are left out. The authors' rule is ``against="amateur"`` with
+    ``expert_weight=0``, ``guidance=1`` and ``plausibility=0.1``.
 
-    The authors' rule is ``against="amateur"`` with their amateur, ``expert_weight=0``, ``guidance=1`` and
-    ``plausibility=0.1``, decoded greedily (one beam) or drawn; their amateur of GPT-2 reads the newest token alone,
-    which this one does not.
-
-    Against a smaller model, the expert is the audited model on the prompt, as in the paper. Against the masked branch,
-    which the paper does not know, the expert is the masked reading and the amateur the factual one: what the attribute
-    adds is what is to be moved away from. The other way round would amplify it.
+    Against the masked branch, which the paper does not know, the expert is the masked reading and the amateur the
+    factual one, to move away from what the attribute adds.
     """
 
     against: str = parameter(

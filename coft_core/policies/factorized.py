@@ -30,9 +30,8 @@ _WORST_FIRST: tuple[CertificateState, ...] = ("none", "uninformative", "inherite
 class FactorizedCoftPolicy(FusedPolicy):
     """COFT decoding with one masked branch per attribute family that the prompt names.
 
-    A family's branch masks that family alone. The factual branch is fused with the mean of the masked branches' logits,
-    and a token is certified iff it is in every family's certified set. Families without a masked token in the prompt
-    have no branch and no say. Its thresholds are by family and step.
+    The factual branch is fused with the mean of the masked branches' logits, and a token is certified iff it is in
+    every family's certified set. Families without a masked token in the prompt have no branch and no say.
     """
 
     name: ClassVar[str] = "coft-factorized"
@@ -57,11 +56,7 @@ class FactorizedCoftPolicy(FusedPolicy):
         return tuple(self.calibration.bound(step, name.removeprefix(PREFIX)) for name in branches[1:])
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
-        """Fuse with the mean of the masked logits and intersect the families' certificates.
-
-        Raises:
-            InvalidInputError: There is no name for every branch.
-        """
+        """Fuse with the mean of the masked logits and intersect the families' certificates."""
         if len(branches) != logits.shape[1]:
             raise InvalidInputError(f"There are {logits.shape[1]} branches and {len(branches)} names; name each one.")
         factual = logits[:, 0].float()  # (G, V)

@@ -33,14 +33,12 @@ class GediPolicy(BaselinePolicy):
     The class readings give ``P(c | x_1..t)`` for every candidate, proportional to ``P(c)`` times the product of
     ``P(x_i | x_<i, c)`` to the power ``scale / t`` (the paper's equation 5). The next token is drawn from
     ``P(x_t) * P(wanted | x_1..t) ** omega`` (equation 6), within the candidates that the filter keeps: sorted by their
-    posterior until their mass under that weighted distribution reaches ``rho``, and every one whose posterior exceeds
-    ``certain`` (equation 7). The authors' code filters from the other end and calls ``1 - rho`` its ``filter_p``.
+    posterior until their mass under that weighted distribution reaches ``rho`` (``1 - filter_p`` in the authors' code),
+    and every one whose posterior exceeds ``certain`` (equation 7).
 
-    The paper trains a class-conditional model with control codes; name it as the discriminator and give the codes as
-    the two texts. Without one, the audited model with an instruction stands in for it. The product runs over the
-    generated tokens; in the authors' code it runs over the prompt's as well. Their code weights at temperature 1 and
-    divides by the temperature afterwards, and penalises repeated tokens; here the temperature comes first, as for all
-    methods, and nothing is penalised.
+    The paper's class-conditional model is the discriminator, with its control codes as the two texts. Without one, the
+    audited model with an instruction replaces it. In the authors' code the product includes the prompt's tokens, the
+    temperature comes last, and repeated tokens are penalised.
     """
 
     discriminator: str | None = parameter(

@@ -28,12 +28,8 @@ class ItiPolicy(BaselinePolicy):
     """Decode with steered attention heads.
 
     To the output of each of the best heads, ``strength`` standard deviations along its direction are added (the
-    paper's equation 2), before the layer's projection mixes the heads. The paper moves the newest token of each step;
-    here every position is moved, so that a chain reads the same however much of it is cached.
-
-    The defaults of heads and strength are what was chosen for the embedded model by measuring them
-    (``assets/steering/README.md``). Other models need directions and settings of their own:
-    ``python -m bench.steering_directions`` fits the former.
+    paper's equation 2), at every position, so that a chain reads the same however much of it is cached. The defaults
+    were measured for the embedded model (``assets/steering/README.md``); other models need directions of their own.
     """
 
     directions: str = parameter("", "file", "Directions", "A fitted file; none is the embedded model's.", optional=True)

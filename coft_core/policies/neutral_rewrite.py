@@ -45,13 +45,9 @@ class Rewriting:
 class NeutralRewritePolicy(BaselinePolicy):
     """Rewrite the prompt once, before the first token, then decode as the model alone would.
 
-    The COFT paper has a "neutral LLM rewrite pre-processor" with a "fixed rewrite prompt" (appendix on symmetric
-    baselines) and prints neither the prompt nor the model. Here the prompt can be rewritten by a model, the audited one
-    or another, which writes greedily after an instruction; or by rules, which need no model and are the default
-    (:func:`coft_core.text.neutral.neutral_text`). The rules see the masked spans alone; a model is shown the whole
-    prompt, and nothing but its instruction keeps it from changing more than that.
-
-    What the prompt was rewritten to is said with everything that is made from it.
+    The COFT paper has a "neutral LLM rewrite pre-processor" (appendix on symmetric baselines) and prints neither its
+    prompt nor its model. Here a model rewrites greedily after an instruction, or rules rewrite only the masked spans
+    (:func:`coft_core.text.neutral.neutral_text`).
     """
 
     by: str = parameter(RULES, "choice", "Rewritten by", "Rules, or a model.", choices=(RULES, MODEL))

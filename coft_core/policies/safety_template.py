@@ -30,12 +30,7 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class SafetyTemplatePolicy(BaselinePolicy):
-    """Decode a prompt put into a template.
-
-    The paper names safety templates as a baseline and prints none; those that come with the program ask for fairness in
-    four ways, and any text with a place for the prompt can be given instead. With a chat model the whole text is the
-    user's turn.
-    """
+    """Decode a prompt put into one of the program's templates, as the paper prints none, or into a text of one's own."""
 
     template: str = parameter(
         "instruction", "choice", "Template", "How the model is asked to be fair.", choices=(*TEMPLATES, OWN)

@@ -16,10 +16,7 @@ HEADS = (256, 2048)
 
 
 def keyed_uniform(seed: int, path: str, step: int) -> float:
-    """A uniform number that depends on nothing but its key, on every machine.
-
-    Pausing, resuming, replaying and forking therefore reproduce their draws.
-    """
+    """A uniform number that depends only on its key, so that pausing, replaying and forking reproduce their draws."""
     key = f"{int(seed)}|{path}|{int(step)}".encode()
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 11) / float(1 << 53)
 
@@ -35,15 +32,11 @@ class Choice:
 def choose(
     log_p: Tensor, certified: Tensor | None, sampling: Sampling, uniform: Tensor, greedy: bool = False
 ) -> Choice:
-    """Choose one token a row.
+    """Choose one token a row: restrict to the certified set, cut by top-k, then by top-p, then draw at ``uniform``.
 
-    The distribution is restricted to the certified set and renormalised, then cut by top-k, then by top-p, then drawn
-    from by inverting its cumulative distribution at ``uniform``. An empty set gives ``argmax`` of the unrestricted
-    distribution, also when sampling. Ties go to the smaller token id.
-
-    On a CPU only the likeliest tokens are put in order wherever they settle the draw, since sorting a vocabulary takes
-    longer than the rest of a step; the token is the same. On other devices, and where this is compiled, every token is
-    sorted: to ask whether some were enough would wait for the device.
+    An empty set gives ``argmax`` of the unrestricted distribution. Ties go to the smaller token id. On a CPU only the
+    likeliest tokens are put in order wherever they settle the draw; the token is the same. Elsewhere every token is
+    sorted, since to ask whether some were enough would wait for the device.
     """
     if certified is None:
         restricted, empty = log_p, torch.zeros(log_p.shape[:-1], dtype=torch.bool, device=log_p.device)

@@ -51,10 +51,8 @@ class ScoredPolicy(BaselinePolicy):
         return replace(self, loaded=scorers[SCORER])
 
     def toxicities(self, pasts: Sequence[Past], candidates: Tensor) -> Tensor:
-        """How toxic each chain's sentence becomes with each candidate as its next token; both tensors are ``(G, K)``.
-
-        Sentences that are over are left out: one that is too toxic would otherwise refuse every token behind it.
-        """
+        """How toxic each chain's sentence becomes with each candidate as its next token; both tensors are ``(G, K)``."""
+        # Sentences that are over are left out: one that is too toxic would refuse every token behind it.
         if self.loaded is None:
             raise InvalidInputError(f"The policy {self.title} has no scorer yet; make a plan with it.")
         texts = [
@@ -70,10 +68,9 @@ class ScoredPolicy(BaselinePolicy):
 class DetoxPolicy(ScoredPolicy):
     """Sample among the likeliest tokens whose continuation is not toxic.
 
-    The paper names decoding with a toxicity filter as a baseline and gives no rule. Here the ``candidates`` likeliest
-    tokens are each appended to the sentence written so far and scored; those above ``cap`` are left out, and the others
-    are weighted by ``(1 - toxicity) ** strength``. Less likely tokens are never written. If every candidate is too
-    toxic, the least toxic one is written.
+    The paper gives no rule. Here the ``candidates`` likeliest tokens are each appended to the sentence written so far
+    and scored; those above ``cap`` are left out, and the others are weighted by ``(1 - toxicity) ** strength``. If
+    every candidate is too toxic, the least toxic one is written.
     """
 
     candidates: int = parameter(20, "whole", "Candidates", "Likeliest tokens that are scored.", low=1, high=200)
@@ -102,14 +99,12 @@ class DetoxPolicy(ScoredPolicy):
 class DtcdPolicy(ScoredPolicy):
     """Draw from the model's distribution among tokens that pass both thresholds.
 
-    The paper describes the baseline in a sentence: single-branch conformal acceptance by toxicity and minimum
-    probability. The minimum probability is a calibration made with nothing masked, whose values are the log-probability
-    of the true next token in the factual reading alone; without one it is ``minimum`` and nothing is certified. Of the
-    tokens that pass it, the ``candidates`` likeliest are scored, appended to the sentence written so far; those above
-    ``cap`` and all that were not scored are refused. An empty set falls back to the likeliest token.
+    The paper describes it in a sentence: single-branch conformal acceptance by toxicity and minimum probability. The
+    minimum probability is a calibration of the factual reading; without one it is ``minimum`` and nothing is certified.
+    Of the tokens that pass it, the ``candidates`` likeliest are scored, appended to the sentence written so far; those
+    above ``cap`` and all that were not scored are refused.
 
-    The certificate, where there is one, is for the minimum probability alone: the toxicity cap only takes tokens away,
-    and how often it takes the true one is not calibrated. It says nothing of the masked reading.
+    A certificate is for the minimum probability only: how often the cap takes the true token away is not calibrated.
     """
 
     calibration: Calibration | None = None

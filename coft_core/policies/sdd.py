@@ -35,9 +35,7 @@ class SddPolicy(BaselinePolicy):
 
     With ``d(v) = p(v | prompt) - p(v | biased prompt)``, the least over all biased readings, a token keeps its
     probability where ``d(v) >= 0`` and is multiplied by ``max(exp(decay * d(v)), floor)`` elsewhere; then the
-    distribution is normalised. The paper gives no floor; its authors' code uses 0.01, which keeps a token that every
-    reading finds likely from vanishing. It describes toxicity; the descriptions here are about the attributes that an
-    audit masks, and can be replaced. Probabilities are taken at the policy's temperature.
+    distribution is normalised. The floor is that of the authors' code.
     """
 
     descriptions: tuple[str, ...] = parameter(

@@ -20,16 +20,14 @@ CHECKPOINT = "checkpoint"
 class CheckpointPolicy(BaselinePolicy):
     """Decode a checkpoint that was trained from the audited model, or from another one with its tokenizer.
 
-    The factual and the masked view are the checkpoint's own: they show how much of the attribute's influence training
-    left in it. The audited model itself does not run.
+    The factual and the masked view are the checkpoint's own; the audited model itself does not run.
     """
 
     checkpoint: str = parameter("", "model", "Checkpoint", "Id or folder of the trained model.", optional=True)
 
     audited: ClassVar[str] = CHECKPOINT
-
+    # In `python -m bench.train_time`.
     training: ClassVar[str]
-    """Name of the training in ``python -m bench.train_time``."""
 
     def __post_init__(self) -> None:
         """Validate; there is nothing to decode without a checkpoint."""
@@ -48,10 +46,7 @@ class CheckpointPolicy(BaselinePolicy):
 
 @dataclass(frozen=True)
 class CdaPolicy(CheckpointPolicy):
-    """A model fine-tuned on counterfactually augmented text: each text once as it is and once with attributes swapped.
-
-    Zmigrod et al., ACL 2019; Lu et al., 2020.
-    """
+    """A model fine-tuned on each text as it is and with attributes swapped (Zmigrod et al., ACL 2019; Lu et al., 2020)."""
 
     name: ClassVar[str] = "cda"
     title: ClassVar[str] = "Augmented training"
@@ -60,10 +55,7 @@ class CdaPolicy(CheckpointPolicy):
 
 @dataclass(frozen=True)
 class AdversarialHeadPolicy(CheckpointPolicy):
-    """A model whose head was trained while an adversary, behind a gradient reversal, tried to read the attribute.
-
-    Ganin et al., JMLR 2016, for the reversal.
-    """
+    """A model whose head was trained against an adversary behind a gradient reversal (Ganin et al., JMLR 2016)."""
 
     name: ClassVar[str] = "adv_lm_head"
     title: ClassVar[str] = "Adversarial head"
