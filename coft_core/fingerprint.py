@@ -36,31 +36,18 @@ class Fingerprint:
     """Everything that a threshold depends on, besides the calibration contexts themselves.
 
     Attributes:
-        model: Model id as given to ``load_model`` (folder name for local folders).
-        revision: Revision asked for, ``"main"`` by default.
-        weights: Digest of the weights.
-        tokenizer: Digest of the tokenizer.
-        dtype: Floating type of the model's weights.
-        chat_template: Digest of the chat template, or ``"none"``.
-        lam: Fusion weight.
-        temperature: Sampling temperature.
-        top_p: Nucleus mass; 1 is off.
-        top_k: Number of tokens kept; 0 is off.
+        weights: Digest of the weights; ``tokenizer`` and ``chat_template`` are digests too.
         mask_mode: ``"hard"``, or ``"soft: <hint>"``.
         sentinel: The sentinel's name; empty where the vocabulary has none.
         detector: Span detector's version: lexicons, pipeline, families that are only suggested, and user list.
-        estimator: Threshold estimator.
         source: Where the calibration contexts come from.
-        method: The decoding method with its own parameters; empty for COFT and vanilla decoding, which the other
-            fields describe. Fingerprints without one are written as they were before there was this field.
+        method: The decoding method with its own parameters; empty for COFT and vanilla decoding.
         rendering: What the chat template makes of a fixed text, with the moment where it prints the date (see
-            :func:`coft_core.text.rendering.rendering_label`); empty without a template, and in fingerprints made
-            before there was this field.
-        thinking: ``"on"`` or ``"off"`` where the model is asked to think or not to; empty where its chat template
-            decides.
-        system: Digest of the system prompt; empty without one, :data:`coft_core.types.OWN` where prompts differ.
-        prefill: What the answer begins with; empty for nothing, the same word where prompts differ.
-        turns: ``"several"`` where prompts have earlier turns; empty where none has, the same word where they differ.
+            :func:`coft_core.text.rendering.rendering_label`); empty without a template and in older fingerprints.
+        thinking: ``"on"`` or ``"off"`` where the model is asked to think or not to.
+        system: Digest of the system prompt; :data:`coft_core.types.OWN` where prompts differ.
+        prefill: What the answer begins with; the same word where prompts differ.
+        turns: ``"several"`` where prompts have earlier turns; the same word where they differ.
     """
 
     model: str
@@ -92,10 +79,7 @@ class Fingerprint:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def differences(self, other: Fingerprint) -> tuple[tuple[str, str, str], ...]:
-        """Fields in which ``other`` differs, as (field, own value, other's value).
-
-        Fingerprints of earlier versions hold shortened digests; these agree with the whole ones that begin with them.
-        """
+        """Fields in which ``other`` differs, as (field, own value, other's value); shortened digests agree."""
         unrecorded = {"rendering"} if self._fits(other) else set()
         unrecorded |= {name for name in _PROMPTS if getattr(self, name) == OWN}
         names = (f.name for f in fields(self) if f.name not in unrecorded)
@@ -121,11 +105,7 @@ class Fingerprint:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
-        """Rebuild from :meth:`to_dict`.
-
-        Raises:
-            CalibrationFormatError: A field is missing or unknown.
-        """
+        """Rebuild from :meth:`to_dict`."""
         names = {f.name for f in fields(cls)}
         if missing := sorted(names - _MAY_LACK - data.keys()):
             raise CalibrationFormatError(f"The fingerprint lacks the field {missing[0]!r}.")

@@ -45,16 +45,8 @@ class RunView:
 def show(run: Run) -> RunView:
     """Show a run in a notebook: tokens with their sensitivity, and a table of the selected token's candidates.
 
-    The token whose probability differs most between the two readings is selected at first.
-
-    The HTML needs no network and no script: tokens are radio buttons, so that the arrow keys move between them, and
-    styles show what belongs to the checked one. It follows the light or dark theme of the notebook.
-
-    Args:
-        run: What :func:`coft_core.generate` gave.
-
-    Returns:
-        An object that Jupyter and its like show by themselves when it is the last value of a cell.
+    The token whose probability differs most between the two readings is selected at first. The HTML needs no network
+    and no script: tokens are radio buttons, and styles show what belongs to the checked one.
     """
     return RunView(run)
 

@@ -40,11 +40,9 @@ class StoredLogits:
     """Logits of one step, enough to fuse and certify it again at another lambda or alpha.
 
     Attributes:
-        branches: Names of the branches, factual first.
-        vocabulary_size: V, tokens of the vocabulary.
         temperature: Temperature of the policy that decoded the step.
         dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``: the model's own type where it has 16 bits.
-        values: Logits branch by branch, ``(B, V)``, little-endian.
+        values: Logits branch by branch, factual first, ``(B, V)``, little-endian.
     """
 
     branches: tuple[str, ...]
@@ -80,11 +78,7 @@ class StoredLogits:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredLogits:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
-
-        Raises:
-            StoredLogitsError: The data is damaged, or of another version.
-        """
+        """Rebuild from :meth:`to_bytes`."""
         if not data or data[0] != VERSION:
             format_named = f"format {data[0]}" if data else "no format"
             raise StoredLogitsError(

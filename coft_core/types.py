@@ -161,13 +161,12 @@ class Span:
 
     Attributes:
         start: First character, 0-based.
-        end: One past the last character; ``end > start``.
+        end: One past the last character.
         category: Attribute family, one of :data:`FAMILIES`, or ``"other"``.
         source: Who found it: ``"lexicon"``, ``"pipeline"``, ``"list"`` (a user list) or ``"user"``.
-        detail: What exactly matched, e.g. ``"pronouns"``, ``"NORP"`` or a user list's name; empty when there is
-            nothing to say.
+        detail: What exactly matched, e.g. ``"pronouns"``, ``"NORP"`` or a user list's name.
         kept: True for a whitelisted span: it is shown, and never masked.
-        score: How sure its source is, 0 to 1; None when a person decided, or when the source does not say.
+        score: How sure its source is, 0 to 1, where it says.
         suggested: True for a span that is shown and not masked until the reviewer accepts it.
     """
 
@@ -197,13 +196,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class UserTerm:
-    """One term of a reviewer's word list.
-
-    Attributes:
-        term: The word or words as written in running text.
-        family: Attribute family of its spans, one of :data:`FAMILIES` or ``"other"``.
-        keep: True for a term that stays visible; False for one that is masked, even in a proxy family.
-    """
+    """One term of a reviewer's word list, with the family of its spans; one to ``keep`` is never masked."""
 
     term: str
     family: str = "other"
@@ -212,18 +205,13 @@ class UserTerm:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row of a step's candidate table: a token in the three views.
+    """One row of a step's candidate table: a token in the three views, in nats at the policy's temperature.
 
     Attributes:
-        token_id: Vocabulary index.
-        token: The token's text as it continues the sentence, leading space included.
-        log_p_factual: Log-probability in the factual branch (nats, at the policy's temperature).
-        log_p_masked: Log-probability in the masked branch.
-        log_p_fused: Log-probability after fusion.
         certified: Whether ``min(log_p_fused, log_p_masked) >= log_tau`` (Eq. 7); with factorized masks, whether every
-            family's own masked branch and threshold say so; whether ``log_p_factual >= log_tau`` where the factual
-            reading alone certifies (:attr:`Step.certified_in`).
-        refused_by: With factorized masks, the families that refuse the token; empty with one masked branch.
+            family's own masked branch and threshold say so; whether ``log_p_factual >= log_tau`` where only the factual
+            reading certifies (:attr:`Step.certified_in`).
+        refused_by: With factorized masks, the families that refuse the token.
     """
 
     token_id: int
@@ -249,23 +237,16 @@ class Diagnostics:
     """What Theorems 1-3 and Corollary 1 say about one step; all logarithms are natural.
 
     Attributes:
-        entropy_factual: Entropy of the factual distribution (nats).
-        entropy_masked: Entropy of the masked distribution.
-        entropy_fused: Entropy of the fused distribution.
         kl_fused_masked: ``KL(fused || masked)``, non-increasing in lambda (Theorem on monotone KL decay).
         tv_on_set: Total variation of the fused and masked conditionals on the certified set; None if empty.
         tv_bound: Corollary 1's bound ``sqrt(KL / 2) / tau``; None when tau is 0 (no threshold, no statement), and where
-            the factual reading alone certifies, since the set then has no least mass in the other two.
+            only the factual reading certifies, since the set then has no least mass in the other two.
         sensitivity: ``z_factual - z_masked`` of the chosen token (Delta_t of Sec. 3.3), raw logits.
         log_ratio: ``log p_factual - log p_masked`` of the chosen token: free of the logits' arbitrary offset.
-        margin: Support of the chosen token, in the readings that certify it, minus ``log_tau``; infinite when the
-            threshold certifies everything.
-        kl_fused_factual: ``KL(fused || factual)`` over the whole vocabulary (nats), before the certified set and the
-            sampling controls cut it; infinite where the factual view forbids what the policy allows. The factual view
-            is what vanilla decoding says after the same prefix, so this is the policy's divergence from vanilla. For
-            policies that decode a checkpoint of their own (``cda``, ``adv_lm_head``) the factual view is the
-            checkpoint's: the number then says nothing of the audited model. None for steps stored without it.
-        tv_fused_factual: Total variation of the same two distributions, in [0, 1]; None for steps stored without it.
+        margin: Support of the chosen token, in the readings that certify it, minus ``log_tau``.
+        kl_fused_factual: ``KL(fused || factual)`` over the whole vocabulary, before the certified set and the sampling
+            controls cut it: the policy's divergence from vanilla, or from the checkpoint that it decodes.
+        tv_fused_factual: Total variation of the same two distributions, in [0, 1].
     """
 
     entropy_factual: float
@@ -283,15 +264,9 @@ class Diagnostics:
 
 @dataclass(frozen=True, slots=True)
 class FamilyStep:
-    """What one attribute family's masked branch says of a step's emitted token (factorized masks).
+    """What the branch in which only one family is masked says of a step's emitted token (factorized masks).
 
-    Attributes:
-        family: The family, one of :data:`FAMILIES`, or ``"other"``.
-        log_p_masked: Log-probability of the emitted token where only this family is masked.
-        log_joint: Its joint support ``min(log_p_fused, log_p_masked)`` in that branch.
-        log_tau: The family's log-threshold; ``-inf`` when it certifies everything.
-        certified: Whether ``log_joint >= log_tau``.
-        state: What the family's threshold rests on.
+    ``log_joint`` is ``min(log_p_fused, log_p_masked)`` there, and ``state`` what the family's threshold rests on.
     """
 
     family: str
@@ -308,33 +283,23 @@ class Step:
 
     Attributes:
         index: Position in the continuation, 0-based (pages and reports show ``index + 1``).
-        token_id: The emitted token.
-        token: Its text as it continues the sentence.
-        log_p_factual: Log-probability of the emitted token in the factual branch.
-        log_p_masked: The same in the masked branch.
-        log_p_fused: The same after fusion.
+        token_id: The emitted token, of which the log-probabilities are.
         log_tau: Log-threshold used at this step; ``-inf`` when it certifies everything.
         certified: Whether the emitted token lies in the certified set of a calibration that fits the policy, and the
             threshold says something (see :mod:`coft_core.conformal.informative`).
-        set_size: Number of tokens in the certified set.
         certified_mass: Fused probability of the certified set.
         fallback: True when the set was empty and ``argmax p_fused`` was emitted (Eq. 8, second case).
         forced: True when a person, not the policy, chose the token.
-        policy_token_id: The token that the policy would have emitted; equals ``token_id`` unless forced.
-        policy_token: Its text.
+        policy_token_id: The token that the policy would have emitted.
         state: What the threshold rests on.
         candidates: Top rows of the three views, likeliest factual first; the emitted token is among them.
-        diagnostics: The step's diagnostics.
         families: With factorized masks, each family's part; the masked view is then their mean, ``log_tau`` the
-            smallest of their thresholds, and the margin that of the family that is nearest to refusing. Empty with
-            one masked branch.
-        certified_in: The readings by which tokens are certified at this step.
+            smallest of their thresholds, and the margin that of the family that is nearest to refusing.
         set_size_low: Tokens that stay in the certified set whichever way the model is run: those above the threshold
             by the numeric noise. None without a set, and for steps stored without it.
         set_size_high: Tokens that can be in it: those under the threshold by no more than the numeric noise too.
-        noise: The bound of that noise, in nats; see :func:`coft_core.model.noise.model_noise`. None as above.
-        logits: The branches' logits, if they were kept: they allow the step to be read again at another lambda or
-            alpha. No part of what a step says, so steps are equal without them.
+        noise: The bound of that noise, in nats; see :func:`coft_core.model.noise.model_noise`.
+        logits: The branches' logits, if they were kept to read the step again. Steps are equal without them.
     """
 
     index: int
@@ -367,14 +332,10 @@ class Step:
         return self.log_p_factual if self.certified_in == "factual" else min(self.log_p_fused, self.log_p_masked)
 
     def near_threshold(self, noise: float) -> bool:
-        """Whether a token stands so close to the threshold that rounding alone could turn its certificate.
+        """Whether a token is so close to the threshold that rounding could turn its certificate.
 
-        Steps that give their set size as a range have looked at every token. Of steps stored without one only the
-        listed tokens are known, with factorized masks the emitted one alone.
-
-        Args:
-            noise: For steps without a range, the nats within which the model's log-probabilities agree; see
-                :func:`coft_core.model.noise.noise_of`.
+        Of steps stored without a range only the listed tokens are compared with the noise in nats, with factorized
+        masks only the emitted one.
         """
         if self.set_size_low is not None:
             return self.set_size_low != self.set_size_high
@@ -395,7 +356,6 @@ class Example:
     """One calibration prompt.
 
     Attributes:
-        prompt: The factual prompt.
         reference: Its true continuation; required for ``source="reference"``.
         spans: Sensitive spans; None lets the detector find them.
         group: Whom the row is about, for thresholds by group; it does not say which rows depend on each other.
@@ -414,10 +374,7 @@ class Run:
     """The result of :func:`coft_core.generate`.
 
     Attributes:
-        prompt: The reviewer's text.
-        text: The continuation's text.
-        tokens: Its tokens' texts, one per step.
-        steps: Its steps.
+        text: The continuation's text; ``tokens`` are its tokens' texts.
         spans: The spans that were used, kept and suggested ones included.
         seed: Seed of the keyed draws.
         finished: ``"length"``, ``"end"`` (the model wrote its end token), ``"context"`` (context full), or ``"stop"``

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -127,18 +128,9 @@ class GenerateWith:
         for place, ids in enumerate(rows):
             prompt = prompt_of_ids(model.tokenizer, ids)
             rendering = Rendering(model.chat, kept={prompt.text: prompt.tokens}, as_it_stands=True)
-            plans.append(
-                plan(
-                    replace(model, rendering=rendering),
-                    prompt.text,
-                    self._policy,
-                    None if self._spans is None else self._spans[place],
-                    self._seed + place,
-                    greedy,
-                    most,
-                    self._detector,
-                )
-            )
+            read, spans = replace(model, rendering=rendering), None if self._spans is None else self._spans[place]
+            seed = self._seed + place
+            plans.append(plan(read, prompt.text, self._policy, spans, seed, greedy, most, self._detector))
         return plans
 
 
@@ -167,9 +159,6 @@ def generate_with(
         seed: Seed of the first row's draws; every further row has the next number.
         greedy: Take the likeliest token; None goes by ``do_sample``.
         detector: Span detector; the default one if None.
-
-    Returns:
-        What ``custom_generate`` takes.
     """
     return GenerateWith(policy, model, tokenizer, spans, seed, greedy, detector)
 
@@ -198,8 +187,9 @@ class _Kept:
     def __init__(self, input_ids: Tensor, criteria: StoppingCriteriaList, config: Any, streamer: Any) -> None:
         self._input_ids, self._criteria, self._config, self._streamer = input_ids, criteria, config, streamer
         self._returns = bool(config.return_dict_in_generate)
-        self._scores: list[dict[int, Tensor]] = []
-        self._logits: list[dict[int, Tensor]] = []
+        # By step and row; groups of rows come one after the other.
+        self._scores: defaultdict[int, dict[int, Tensor]] = defaultdict(dict)
+        self._logits: defaultdict[int, dict[int, Tensor]] = defaultdict(dict)
 
     def one_step(self, group: BranchGroup, rows: Sequence[_Row]) -> None:
         """One token a row, and what the criteria say of it."""
@@ -214,7 +204,7 @@ class _Kept:
         if self._streamer is not None:
             self._streamer.put(written[:, -1].cpu())
         whole = torch.cat([self._input_ids[places], written], dim=-1)
-        kept = self._scores[: index + 1]
+        kept = [self._scores[step] for step in range(index + 1)] if self._scores else []
         scores = tuple(torch.stack([step[place] for place in places]) for step in kept) or None
         for row, stop in zip(going, self._criteria(whole, scores).tolist(), strict=True):
             row.stopped = bool(stop)
@@ -224,9 +214,9 @@ class _Kept:
         by_row = dict(zip(rows, logits.view(len(rows), -1, logits.shape[-1]), strict=True))  # (B, V) each
         if self._returns and self._config.output_logits:
             factual = rows[0].names.index(FACTUAL)
-            _step_of(self._logits, index).update({row.place: by_row[row][factual].float() for row in going})
+            self._logits[index].update({row.place: by_row[row][factual].float() for row in going})
         if self._returns and self._config.output_scores:
-            _step_of(self._scores, index).update({row.place: _drawn_from(row, index, by_row[row]) for row in going})
+            self._scores[index].update({row.place: _drawn_from(row, index, by_row[row]) for row in going})
 
     def output(self, rows: Sequence[_Row], model: LanguageModel) -> GenerateOutput | Tensor:
         """What ``generate`` returns, rows in the order in which they were given."""
@@ -251,19 +241,12 @@ def _drawn_from(row: _Row, index: int, logits: Tensor) -> Tensor:
     return views.log_p_fused[0].masked_fill(~views.certified[0], float("-inf"))
 
 
-def _step_of(kept: list[dict[int, Tensor]], index: int) -> dict[int, Tensor]:
-    """What is kept of a step; groups of rows come one after the other."""
-    if index == len(kept):
-        kept.append({})
-    return kept[index]
-
-
-def _stacked(kept: Sequence[dict[int, Tensor]], count: int) -> Any:
+def _stacked(kept: dict[int, dict[int, Tensor]], count: int) -> Any:
     """One tensor ``(R, V)`` a step; None where nothing was asked for."""
     if not kept:
         return None
     nothing = torch.full_like(next(iter(kept[0].values())), float("nan"))
-    return tuple(torch.stack([step.get(place, nothing) for place in range(count)]) for step in kept)
+    return tuple(torch.stack([step.get(place, nothing) for place in range(count)]) for step in kept.values())
 
 
 def _check(input_ids: Tensor, processors: LogitsProcessorList, config: Any, model_kwargs: dict[str, Any]) -> None:

@@ -278,7 +278,12 @@ class CoftLM(TemplateLM):
                 "enable_thinking is on, and a task compares given answers, before which the model cannot think; leave "
                 "enable_thinking out for such tasks."
             )
-        asked = [self._choices(prompt, [tokens for _, tokens in alike]) for prompt, alike in self._alike(pairs)]
+        asked = []
+        # Continuations of one prompt together; those that leave it no room are each read behind a part of it.
+        fitting = [(self._cut(prompt, self.max_length + 1 - len(tokens)), tokens) for prompt, tokens in pairs]
+        for prompt, alike in groupby(fitting, key=itemgetter(0)):
+            texts = tuple(tokens for _, tokens in alike)
+            asked.append(_Prepared(prompt, Choices(prompt.text, ("",) * len(texts), tokens=texts), self._policy))
         found: list[tuple[float, bool]] = []
         for start in _starts(asked, self._together, "Reading", quiet):
             for answer in self._answers(asked[start : start + self._together]):
@@ -291,14 +296,6 @@ class CoftLM(TemplateLM):
                     found.append((value, likelihood.greedy))
         self._report()
         return found
-
-    def _alike(self, pairs: Sequence[_Pair]) -> Iterable[tuple[GivenPrompt, list[_Pair]]]:
-        """Continuations of one prompt together; those that leave it no room are each read behind a part of it."""
-        fitting = [(self._cut(prompt, self.max_length + 1 - len(tokens)), tokens) for prompt, tokens in pairs]
-        return ((prompt, list(alike)) for prompt, alike in groupby(fitting, key=itemgetter(0)))
-
-    def _choices(self, prompt: GivenPrompt, texts: Sequence[tuple[int, ...]]) -> _Prepared:
-        return _Prepared(prompt, Choices(prompt.text, ("",) * len(texts), tokens=tuple(texts)), self._policy)
 
     def _cut(self, prompt: GivenPrompt, room: int) -> GivenPrompt:
         """The last tokens of a prompt that is longer than there is room for."""
@@ -331,11 +328,7 @@ class CoftLM(TemplateLM):
             (read,) = reader.read([one.ask for _, one in now], [policy], seeds)
             answers.update(zip((place for place, _ in now), read, strict=True))
         self._asked += len(asked)
-        self._count(answers.values())
-        return [answers[place] for place in range(len(asked))]
-
-    def _count(self, answers: Iterable[Answer]) -> None:
-        for answer in answers:
+        for answer in answers.values():
             self.counts.prompts += 1
             if not isinstance(answer, Unread):
                 self.counts.unmasked_prompts += answer.masked == 0
@@ -346,26 +339,26 @@ class CoftLM(TemplateLM):
                     f"A prompt cannot be read by the policy {self._policy.title}: {answer.reason} Set max_length "
                     "lower, so that its other readings have room."
                 )
+        return [answers[place] for place in range(len(asked))]
 
     def _report(self) -> None:
-        counts = self.counts
-        if counts.unmasked_prompts:
-            LOGGER.warning(
-                "Nothing is masked in %d of %d prompts so far; there, the factual and the masked reading are equal.",
-                counts.unmasked_prompts,
-                counts.prompts,
-            )
-        if counts.unended_thinkings:
-            LOGGER.warning(
-                "In %d of %d prompts so far the thinking did not end, so their answers are empty; set max_gen_toks "
-                "higher.",
-                counts.unended_thinkings,
-                counts.prompts,
-            )
+        for count, sentence in (
+            (
+                self.counts.unmasked_prompts,
+                "Nothing is masked in %d of %d prompts so far; its readings are equal.",
+            ),
+            (
+                self.counts.unended_thinkings,
+                "Thinking did not end in %d of %d prompts so far; raise max_gen_toks.",
+            ),
+        ):
+            if count:
+                LOGGER.warning(sentence, count, self.counts.prompts)
 
     def get_model_info(self) -> dict[str, Any]:
         """What the results file says of the model and the policy, and what was read."""
-        model = self._read_as()
+        model = self._model.formatted("chat" if self._templated else "plain").dated(self._model.prompting.moment)
+        model = model.framed(Frame(thinking=self._thinking))
         certificate = self._policy.certificate(model, self._detector.version)
         return {
             "model_num_parameters": model.parameter_count,
@@ -380,10 +373,6 @@ class CoftLM(TemplateLM):
                 **asdict(self.counts),
             },
         }
-
-    def _read_as(self) -> Any:
-        model = self._model.formatted("chat" if self._templated else "plain").dated(self._model.prompting.moment)
-        return model.framed(Frame(thinking=self._thinking))
 
 
 _Pair = tuple[GivenPrompt, tuple[int, ...]]

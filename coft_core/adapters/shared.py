@@ -29,9 +29,8 @@ TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")
 def chosen_policy(name: str, options: Mapping[str, Any]) -> Policy:
     """A policy by its name and options, whose values may be texts.
 
-    Besides the method's own parameters, sampling and mask controls there are ``calibration`` (path of a saved one),
-    ``alpha`` (a risk level to read it at) and ``accept_mismatch``. What a calibration was made for holds where nothing
-    else is said.
+    Besides parameters and controls there are ``calibration`` (path of a saved one), ``alpha`` (a risk level to read it
+    at) and ``accept_mismatch``. What a calibration was made for holds where nothing else is said.
     """
     chosen = method(name)
     given = {key: value for key, value in options.items() if value is not None}
@@ -96,10 +95,7 @@ UNFINISHED = "\ufffd"
 
 
 class SettledText:
-    """Text up to a stop, which ends an answer and not the thinking before it, as far as no later token can change it.
-
-    What is handed out is what has become settled since the last time, with whether a stop was written.
-    """
+    """Text up to a stop, which ends an answer and not the thinking before it, handed out when it is settled."""
 
     def __init__(self, model: LanguageModel, stops: Sequence[str], thinking: ChainThinking | None = None) -> None:
         """Nothing is written yet; without ``thinking`` all is the answer."""
@@ -115,12 +111,12 @@ class SettledText:
         if found:
             self.stopped, self._text = True, self._text[: min(found)]
             return self._out(len(self._text), len(self._thought))
-        settled = min([self._whole(self._text), *(_open(self._text, stop) for stop in self._stops)])
+        settled = min([len(self._text.rstrip(UNFINISHED)), *(_open(self._text, stop) for stop in self._stops)])
         if self._chain is not None:
             settled = min(settled, _open(self._text, self._chain.marks.opens))
             # White space may turn out to stand between a thinking and the answer.
             settled = settled if self._text.strip() else 0
-        thought = self._whole(self._thought)
+        thought = len(self._thought.rstrip(UNFINISHED))
         if self._chain is not None and not divided.ended:
             thought = min(thought, _open(self._thought, self._chain.marks.closes))
         return self._out(settled, thought)
@@ -134,10 +130,6 @@ class SettledText:
         if self._chain is None:
             return Divided("", model.continuation_text(token_ids), True)
         return self._chain.divided(token_ids, [model.token_text(token) for token in token_ids], model.continuation_text)
-
-    @staticmethod
-    def _whole(text: str) -> int:
-        return len(text.rstrip(UNFINISHED))
 
     def _out(self, end: int, thought_end: int) -> Divided:
         answer, thinking = self._text[self._given : end], self._thought[self._thought_given : thought_end]
@@ -157,11 +149,7 @@ VIEWED = 64
 
 @torch.inference_mode()
 def prompt_log_probabilities(plan: Plan) -> Tensor:
-    """Log-probabilities of what follows each token of a prompt but the last, ``(L - 1, V)``.
-
-    Every reading goes on with its own tokens, so a word that is masked is masked for all that stands behind it. No
-    threshold applies, since a prompt's tokens are no steps.
-    """
+    """Log-probabilities of what follows each token of a prompt but the last, ``(L - 1, V)``, without a threshold."""
     branches = plan.policy.branches(plan.prompt)
     lengths = {len(branch.input_ids) for branch in branches}
     if len(lengths) > 1 or plan.policy.looks_back:

@@ -53,7 +53,7 @@ def to_host(views: Views, packed: Tensor, kept: Tensor | None) -> Numbers:
 
 
 class CapturedFunction:
-    """Runs a function as a CUDA graph over inputs of its own, with pinned memory for its output: one launch, one wait."""
+    """Runs a function as a CUDA graph over inputs of its own, with a pinned output, so that one wait does."""
 
     def __init__(self, function: TensorFunction, inputs: Sequence[Tensor], pool: GraphPool) -> None:
         """Capture; the function is run a few times on copies of the inputs."""

@@ -30,7 +30,7 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class SafetyTemplatePolicy(BaselinePolicy):
-    """Decode a prompt put into one of the program's templates, as the paper prints none, or into a text of one's own."""
+    """Decode a prompt put into one of the program's templates, of which the paper prints none, or into an own text."""
 
     template: str = parameter(
         "instruction", "choice", "Template", "How the model is asked to be fair.", choices=(*TEMPLATES, OWN)

@@ -51,7 +51,7 @@ class ScoredPolicy(BaselinePolicy):
         return replace(self, loaded=scorers[SCORER])
 
     def toxicities(self, pasts: Sequence[Past], candidates: Tensor) -> Tensor:
-        """How toxic each chain's sentence becomes with each candidate as its next token; both tensors are ``(G, K)``."""
+        """How toxic each chain's sentence becomes with each candidate as its next token, ``(G, K)``."""
         # Sentences that are over are left out: one that is too toxic would refuse every token behind it.
         if self.loaded is None:
             raise InvalidInputError(f"The policy {self.title} has no scorer yet; make a plan with it.")

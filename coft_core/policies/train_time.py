@@ -46,7 +46,7 @@ class CheckpointPolicy(BaselinePolicy):
 
 @dataclass(frozen=True)
 class CdaPolicy(CheckpointPolicy):
-    """A model fine-tuned on each text as it is and with attributes swapped (Zmigrod et al., ACL 2019; Lu et al., 2020)."""
+    """A model fine-tuned on each text as it is and with attributes swapped (Zmigrod et al., ACL 2019)."""
 
     name: ClassVar[str] = "cda"
     title: ClassVar[str] = "Augmented training"
