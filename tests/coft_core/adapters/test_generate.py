@@ -13,7 +13,6 @@ from coft_core.assets import assets_path
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
-from coft_core.policies.registry import method
 from coft_core.types import Certificate
 from tests.coft_core.demo import demo_model
 from tests.conftest import PlainDetector
@@ -53,24 +52,6 @@ def written(sequence, model, text):
     return tokens[: ends[0] + 1] if ends else tokens
 
 
-def test_prompts_get_the_tokens_that_the_core_writes(demo):
-    policy = cc.CoftPolicy(lam=0.6)
-    masked = 0
-    texts = TEXTS[::28]
-    for seed, (text, greedy) in enumerate(zip(texts, (True, False), strict=True)):
-        own = cc.generate(demo, text, policy, max_new_tokens=LENGTH, seed=seed, greedy=greedy)
-        given = torch.tensor([demo.tokenizer(text)["input_ids"]])
-        (row,) = demo.module.generate(
-            given,
-            max_new_tokens=LENGTH,
-            do_sample=not greedy,
-            custom_generate=cc.generate_with(policy, model=demo, seed=seed),
-        )
-        assert written(row, demo, text) == [step.token_id for step in own.steps]
-        masked += any(span.masked for span in own.spans)
-    assert masked == len(texts) == 2
-
-
 def test_a_batch_of_prompts_of_unlike_lengths_gets_the_tokens_of_each_alone(demo):
     texts = [TEXTS[0], TEXTS[-1] + " the very", "The woman"]
     policy = cc.CoftPolicy(lam=0.5)
@@ -82,16 +63,6 @@ def test_a_batch_of_prompts_of_unlike_lengths_gets_the_tokens_of_each_alone(demo
         own = cc.generate(demo, text, policy, max_new_tokens=LENGTH, seed=3 + place)
         assert [step.token_id for step in run.steps] == [step.token_id for step in own.steps]
         assert run.certificate == own.certificate
-
-
-def test_vanilla_at_greedy_equals_the_models_own_loop(demo):
-    given = inputs(demo, TEXTS[:2])
-    policy = method("vanilla").build(temperature=1.0, top_p=1.0)
-    own = demo.module.generate(**given, max_new_tokens=LENGTH, do_sample=False)
-    ours = demo.module.generate(
-        **given, max_new_tokens=LENGTH, do_sample=False, custom_generate=cc.generate_with(policy, model=demo)
-    )
-    assert ours.tolist() == own.tolist()
 
 
 def test_a_module_that_transformers_loaded_needs_nothing_but_a_policy(demo):

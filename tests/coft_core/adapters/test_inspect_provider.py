@@ -2,10 +2,6 @@
 
 import asyncio
 import functools
-import json
-import os
-import subprocess
-import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -139,33 +135,3 @@ def test_an_unknown_option_is_refused_and_the_declared_entry_point_registers_the
 
 
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]
-
-
-@pytest.mark.slow
-def test_inspect_finds_the_provider_by_the_declared_entry_point_and_runs_it(tmp_path):
-    # What pip writes of an installed package.
-    package = tmp_path / "coft_audit-0.1.0.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: coft-audit\nVersion: 0.1.0\n")
-    lines = "".join(f"{name} = {value}\n" for name, value in DECLARED.items())
-    (package / "entry_points.txt").write_text(f"[inspect_ai]\n{lines}")
-    (tmp_path / "task.py").write_text(
-        "from inspect_ai import Task, task\n"
-        "from inspect_ai.dataset import Sample\n"
-        "from inspect_ai.solver import generate\n\n\n"
-        "@task\n"
-        "def people():\n"
-        f"    return Task(dataset=[Sample(input={TEXTS[0]!r})], solver=generate())\n"
-    )
-    words = ["eval", "task.py", "--model", "coft/demo", "-M", "lam=0.6", "--max-tokens", "6", "--seed", "7"]
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "INSPECT_DISPLAY": "none"}
-    done = subprocess.run(
-        [sys.executable, "-m", "inspect_ai", *words, "--log-dir", "logs", "--log-format", "json"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=250, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    (path,) = (tmp_path / "logs").glob("*.json")
-    told = json.loads(path.read_text())
-    assert told["status"] == "success"
-    assert told["eval"]["model"] == "coft/demo"
-    assert told["samples"][0]["output"]["metadata"]["coft"][0]["masked"]

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import coft_core as cc
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.decode.captured import capture_steps, path_text, step_functions
+from coft_core.decode.captured import capture_steps, path_text
 from coft_core.model.fake import tiny_model
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.conftest import TOY_FINGERPRINT, PlainDetector
@@ -43,30 +42,6 @@ class AsItIs:
 
     def __call__(self, *inputs):
         return self._function(*inputs)
-
-
-class Compiled(AsItIs):
-    """Stands for a captured function: the function, compiled as a whole."""
-
-    def __init__(self, function, inputs, pool):
-        super().__init__(torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False), inputs, pool)
-
-    def __call__(self, *inputs):
-        # Tensors that were made for inference alone have no version, without which they cannot be compiled for.
-        with torch.inference_mode(False), torch.no_grad():
-            return self._function(*(tensor.clone() for tensor in inputs))
-
-
-@pytest.mark.slow
-def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one(monkeypatch):
-    monkeypatch.setattr("coft_core.decode.captured.CapturedFunction", Compiled)
-    torch.compiler.reset()
-    policy = cc.CoftPolicy(calibration=calibration([0.01]), accept_mismatch=True)
-    model = tiny_model()
-    functions = capture_steps(model)
-    assert chain(model, policy) == chain(tiny_model(), policy)
-    assert functions.functions
-    assert functions.failure == ""
 
 
 @pytest.mark.parametrize("options", [{}, {"greedy": True}, {"keep_logits": True}])
@@ -117,7 +92,3 @@ def test_a_step_that_cannot_be_compiled_runs_eagerly_and_says_why(monkeypatch):
     capture_steps(model)
     assert chain(model, cc.CoftPolicy()) == chain(tiny_model(), cc.CoftPolicy())
     assert path_text(model).endswith("its diagnostics eager: no such backend")
-
-
-def test_nothing_is_prepared_unless_asked_for():
-    assert step_functions(tiny_model()) is None

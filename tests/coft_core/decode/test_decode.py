@@ -11,7 +11,7 @@ from coft_core.conformal.informative import is_wide
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CoftError, InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.fake import ScriptedCausalLM, scripted_model, tiny_model
-from coft_core.types import Certificate, Sampling
+from coft_core.types import Certificate
 from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
@@ -112,19 +112,6 @@ def test_the_same_seed_gives_the_same_chain_also_from_stored_steps(model, policy
     assert [s.token_id for s in resumed.steps] == [s.token_id for s in whole.steps]
 
 
-def test_going_back_and_stepping_again_repeats_the_chain(model, policy):
-    whole = run(model, policy, seed=7)
-    rollout = cc.Rollout(cc.plan(model, TEXT, policy, SPANS, seed=7, max_new_tokens=24, detector=DETECTOR))
-    for _ in range(10):
-        rollout.step()
-    rollout.back(6)
-    while rollout.finished is None:
-        rollout.step()
-    assert [s.token_id for s in rollout.steps] == [s.token_id for s in whole.steps]
-    for a, b in zip(rollout.steps, whole.steps, strict=True):
-        assert a.log_p_fused == pytest.approx(b.log_p_fused, abs=1e-4)
-
-
 def test_a_fork_equals_forcing_the_token_from_the_start_and_leaves_the_parent(model, policy):
     prepared = cc.plan(model, TEXT, policy, SPANS, seed=1, max_new_tokens=24, detector=DETECTOR)
     parent = cc.Rollout(prepared)
@@ -159,17 +146,6 @@ def test_a_forced_token_outside_the_set_is_not_certified_and_names_the_policys_c
     assert any(c.token_id == unlikely for c in step.candidates)
 
 
-def test_scoring_an_ascii_text_equals_forcing_it(model, policy):
-    rollout = cc.Rollout(cc.plan(model, TEXT, policy, SPANS, detector=DETECTOR))
-    continuation = " not go"
-    forced = [rollout.step(t) for t in model.tokenizer.encode(continuation)]
-    scored = cc.score(model, TEXT, continuation, policy, spans=SPANS, detector=DETECTOR)
-    assert [s.token_id for s in scored] == [s.token_id for s in forced]
-    for a, b in zip(scored, forced, strict=True):
-        assert a.log_p_fused == pytest.approx(b.log_p_fused, abs=1e-4)
-        assert a.certified == b.certified
-
-
 def test_lambda_zero_and_no_probe_decode_what_vanilla_does(model):
     coft = run(model, cc.CoftPolicy(lam=0.0), seed=11)
     vanilla = run(model, cc.VanillaPolicy(), seed=11)
@@ -179,17 +155,6 @@ def test_lambda_zero_and_no_probe_decode_what_vanilla_does(model):
     alone = cc.VanillaPolicy(observe_masked=False)
     assert len(alone.branches(cc.mask_prompt(model.tokenizer, TEXT, SPANS))) == 1
     assert run(model, alone, seed=4).tokens == run(model, cc.VanillaPolicy(), seed=4).tokens
-
-
-def test_greedy_takes_the_likeliest_certified_token_and_sampling_controls_reach_the_draw(model, policy):
-    for s in run(model, policy, greedy=True).steps:
-        if not s.fallback:
-            certified = [c for c in s.candidates if c.certified]
-            assert s.log_p_fused == max(c.log_p_fused for c in certified)
-    top1 = run(model, cc.CoftPolicy(top_k=1), seed=1)
-    greedy = run(model, cc.CoftPolicy(top_k=1), seed=2)
-    assert top1.tokens == greedy.tokens
-    assert cc.CoftPolicy(top_k=1).sampling == Sampling(1.0, 0.9, 1)
 
 
 def test_inherited_and_uninformative_steps_say_so(model):

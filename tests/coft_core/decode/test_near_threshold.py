@@ -9,7 +9,7 @@ import pytest
 
 import coft_core as cc
 from coft_core.model.fake import tiny_model
-from coft_core.model.noise import BOUNDS, FALLBACK, MEASURED, noise_of
+from coft_core.model.noise import BOUNDS, MEASURED, noise_of
 from coft_core.types import FamilyStep
 from tests.conftest import PlainDetector
 
@@ -60,17 +60,3 @@ def test_bounds_are_measured_differences_rounded_up_as_in_the_documented_table()
     rows = re.findall(r"^\| [^|]+ \| (\w+) \| [^|]+ \| [\d.]+ \| ([\d.]+) \|$", table, re.MULTILINE)
     largest = {dtype: max(float(value) for name, value in rows if name == dtype) for dtype in MEASURED}
     assert largest == MEASURED
-
-
-def test_a_bound_names_its_type_and_says_when_it_is_another_ones():
-    for dtype, nats, text in (
-        ("float32", 0.00005, "0.00005 nats, float32"),
-        ("float16", 0.05, "0.05 nats, float16"),
-        ("bfloat16", 0.2, "0.2 nats, bfloat16"),
-        ("float64", 0.00005, "0.00005 nats, float32's, since float64 was not measured"),
-        (None, 0.00005, "0.00005 nats, float32's, since the number type is unknown"),
-    ):
-        found = noise_of(dtype)
-        assert (found.nats, found.text) == (nats, text)
-        assert found.measured is (dtype in MEASURED)
-        assert FALLBACK in MEASURED

@@ -178,28 +178,6 @@ def test_where_deciding_at_once_fails_each_decides_alone(monkeypatch):
         assert_alike(found[place], own.step())
 
 
-def test_an_error_of_one_step_leaves_the_others_theirs(monkeypatch):
-    model, gate = tiny_model(), Gate()
-    forwards = JointForwards(gate)
-    members, alone = rollouts(model, forwards), rollouts(model, None)
-    for own in (*members, *alone):
-        own.step()
-
-    record = NextStep.record
-
-    def broken(step, *numbers):
-        if step.plan is members[1].plan:
-            raise CoftError("this one alone")
-        return record(step, *numbers)
-
-    monkeypatch.setattr(NextStep, "record", broken)
-    found, errors = step_together(gate, forwards, members)
-    assert [(place, str(error)) for place, error in errors.items()] == [(1, "this one alone")]
-    for place, own in enumerate(alone):
-        if place != 1:
-            assert_alike(found[place], own.step())
-
-
 def test_released_logits_are_gone_and_the_steps_stay():
     rollout = cc.Rollout(planned(tiny_model(), cc.CoftPolicy(), keep_logits=True))
     first = [rollout.step() for _ in range(3)]

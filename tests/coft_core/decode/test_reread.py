@@ -87,13 +87,6 @@ def test_another_alpha_says_what_the_model_says_with_thresholds_read_at_it(model
     assert {reading.log_tau for reading in readings} != {step.log_tau for step in steps}
 
 
-def test_the_embedded_model_reads_the_same_at_another_lambda(demo):
-    steps = written(demo, cc.CoftPolicy(), count=5)
-    fresh = rollout(demo, cc.CoftPolicy(lam=0.1))
-    for reading, step in zip(cc.reread(steps, cc.CoftPolicy(lam=0.1), seed=3), steps, strict=True):
-        assert_agrees(reading, fresh.step(step.token_id))
-
-
 def test_steps_read_together_are_the_steps_read_alone(demo, monkeypatch):
     steps = written(demo, cc.CoftPolicy(), count=7)
     alone_each = tuple(cc.reread([step], cc.CoftPolicy(), lam=0.1, seed=3)[0] for step in steps)
@@ -128,15 +121,6 @@ def test_a_forks_chain_is_read_with_the_draws_of_the_branches_that_wrote_it(mode
         assert readings == run.steps
     drawn = [reading.policy_token_id for reading in cc.reread(fork.steps, policy, seed=4, path=fork.path)]
     assert drawn != [step.policy_token_id for step in fork.steps]
-
-
-def test_going_back_beyond_a_fork_writes_the_parents_chain_again(model):
-    parent = rollout(model, coft(model))
-    for _ in range(6):
-        parent.step()
-    fork = parent.fork(3, 77)
-    fork.back(3)
-    assert [fork.step().token_id for _ in range(3)] == [step.token_id for step in parent.steps[1:4]]
 
 
 def test_a_step_is_drawn_with_the_path_of_the_branch_that_wrote_it():

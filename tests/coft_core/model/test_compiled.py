@@ -82,18 +82,6 @@ def test_what_a_trace_is_made_of_goes_with_its_model(traced):  # the first one e
     assert len(torch.jit._state._python_cu.get_functions()) == entered
 
 
-def test_a_traced_chain_equals_the_eager_one_and_can_go_back_and_fork(traced):
-    eager, fast = rollout(tiny_model(), seed=3), rollout(traced, seed=3)
-    for _ in range(12):
-        own, other = eager.step(), fast.step()
-        assert own.token_id == other.token_id
-        assert own.log_p_fused == pytest.approx(other.log_p_fused, abs=1e-4)
-    again = fast.fork(4, fast.steps[4].token_id)
-    fast.back(6)
-    assert [fast.step().token_id for _ in range(6)] == [step.token_id for step in eager.steps[6:]]
-    assert again.steps[-1].log_p_fused == pytest.approx(eager.steps[4].log_p_fused, abs=1e-4)
-
-
 def test_branches_with_hooks_never_take_a_path_that_was_made_without_them(traced):
     def doubled(module):
         return module.lm_head.register_forward_hook(lambda _module, _inputs, output: 2 * output)

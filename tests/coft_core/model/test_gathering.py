@@ -8,7 +8,6 @@ import torch
 
 from coft_core.model.branches import BranchBatch
 from coft_core.model.joint import Gathering, JointForwards
-from coft_core.model.slots import Slots
 from tests.coft_core.model.test_joint import SECONDS, Asker, Gate, ask_together, build, wait_until
 from tests.coft_core.model.test_memory import CHAIN, UNEVEN, assert_rows, moved
 
@@ -106,25 +105,6 @@ def test_a_full_forward_waits_for_nobody():
         asker.join(SECONDS)
 
 
-def test_a_memory_knows_its_size_while_it_grows_and_is_copied():
-    def counted(slots):
-        return sum(layer.keys.nbytes + layer.values.nbytes for layer in slots.layers)
-
-    slots = Slots(2, 512, torch.device("cpu"))
-    sizes = []
-    for length in (1, 60, 65, 300):
-        slots.reserve(length)
-        if not slots.layers:
-            for index in range(3):
-                slots.write(index, torch.ones(2, 4, 1, 8), torch.ones(2, 4, 1, 6))
-            slots.advance(1)
-        assert slots.size == counted(slots)
-        sizes.append(slots.size)
-    assert sizes[0] == sizes[1] < sizes[2] < sizes[3]
-    copy = slots.copied(0)
-    assert copy.size == counted(copy) < slots.size
-
-
 def test_nobody_waits_for_whoever_has_only_read_a_prompt():
     model = build("llama")
     forwards = JointForwards(gathering=Gathering(patience=1e9))
@@ -132,13 +112,3 @@ def test_nobody_waits_for_whoever_has_only_read_a_prompt():
     step = Asker(forwards, moved(BranchBatch(model, [UNEVEN[0]]), CHAIN[:1]))
     step.join(SECONDS)
     assert_rows(model, step.logits, [[*UNEVEN[0], *CHAIN[:1]]])
-
-
-def test_prompts_beside_steps_are_read_without_waiting():
-    model, gate = build("llama"), Gate()
-    forwards = JointForwards(gate, gathering=Gathering(patience=1e9))
-    batches = [moved(BranchBatch(model, [row]), CHAIN[:1]) for row in UNEVEN[:2]]
-    ask_together(forwards, gate, batches)
-    fresh = Asker(forwards, BranchBatch(model, [UNEVEN[3]]))
-    fresh.join(SECONDS)
-    assert_rows(model, fresh.logits, [UNEVEN[3]])

@@ -139,39 +139,6 @@ def test_a_forward_has_no_more_rows_than_allowed_and_the_first_to_ask_are_in_it(
     assert forwards.forwards == 3
 
 
-def test_eight_threads_with_chains_of_their_own_get_what_they_get_alone():
-    model = build("qwen2")
-    forwards = JointForwards()
-    prompts = [branches(10 + 9 * n, 8 + 9 * n, 1 + n % 3) for n in range(8)]
-    start, found, errors = threading.Barrier(8), {}, []
-
-    def work(n):
-        try:
-            batch = BranchBatch(model, prompts[n], sharing=Sharing(30, 90))
-            start.wait(SECONDS)
-            own = []
-            for token in tokens(n, 12 + n):
-                own.append(forwards.followed(batch)[0])
-                batch.append(torch.full((batch.row_count,), token))
-            found[n] = own
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
-    assert not errors
-    assert sorted(found) == list(range(8))
-    for n, own in found.items():
-        alone = BranchBatch(model, prompts[n], sharing=Sharing(1 << 40, None))
-        for logits, token in zip(own, tokens(n, 12 + n), strict=True):
-            torch.testing.assert_close(logits, alone.logits(), atol=TOLERANCE, rtol=1e-5)
-            alone.append(torch.full((alone.row_count,), token))
-    assert forwards.served == sum(12 + n for n in range(8))
-
-
 def test_an_error_of_one_leaves_the_others_their_step():
     """Its keys cannot be written: the joint forward fails, and alone it fails again."""
     model, gate = build("llama"), Gate()

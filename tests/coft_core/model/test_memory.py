@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from coft_core.errors import InvalidInputError
-from coft_core.model.attention import Part, forward
 from coft_core.model.branches import BranchBatch
 from coft_core.model.fake import scripted_model, tiny_model
 from coft_core.model.memory import GrowingRows, Sharing
 from coft_core.model.memory_fit import fit_of
-from coft_core.model.slots import RowTokens, Slots, capacity_for, token_size
+from coft_core.model.slots import RowTokens, capacity_for, token_size
 from tests.coft_core.model.architectures import BUILDERS, GROWING, JOINING, SLOTTED, random_model
 
 TOLERANCE = 5e-5
@@ -86,18 +85,6 @@ def test_every_step_equals_uncached_recomputation(name, prompts):
     model = build(name)
     for sharing in (NEVER, READ, ALWAYS):
         assert_chain(model, BranchBatch(model, prompts, sharing=sharing), prompts, CHAIN[:4])
-
-
-def test_preallocated_and_growing_memory_give_the_same_logits():
-    for name in SLOTTED:
-        model = build(name)
-        slots = BranchBatch(model, UNEVEN)
-        given = RowTokens(UNEVEN, model.context_length, model.device)
-        growing = GrowingRows(model, given, fit_of(model).accepts)
-        for token in CHAIN:
-            torch.testing.assert_close(slots.logits(), growing.logits(), atol=TOLERANCE, rtol=1e-5)
-            slots.append(torch.full((4,), token))
-            given.append(torch.full((4,), token))
 
 
 def test_models_that_slots_do_not_fit_say_so_and_only_some_join():
@@ -203,15 +190,6 @@ def test_parent_and_fork_go_on_as_if_the_other_were_not_there(prompts, sharing):
     assert_chain(model, parent, parent_rows, CHAIN[5:])
 
 
-def test_a_fork_before_the_first_forward_has_a_chain_of_its_own():
-    model = build("llama")
-    parent = BranchBatch(model, UNEVEN)
-    fork = parent.fork(0)
-    fork.append(torch.full((4,), 9))
-    assert_rows(model, fork.logits(), [[*prompt, 9] for prompt in UNEVEN])
-    assert_rows(model, parent.logits(), UNEVEN)
-
-
 @pytest.mark.parametrize("prompts", [branches(), UNEVEN, BEGIN_ALIKE], ids=["branches", "uneven", "begin alike"])
 @pytest.mark.parametrize("sharing", [NEVER, READ, ALWAYS], ids=["apart", "read once", "held once"])
 def test_a_chain_that_is_taken_up_again_is_read_with_its_prompt(prompts, sharing):
@@ -272,27 +250,6 @@ def test_prompts_are_read_in_pieces_of_what_a_forward_takes(name, sharing, monke
         assert_rows(model, found, rows)
 
 
-@pytest.mark.parametrize("lengths", [[12, 12], [12, 5]], ids=["one length", "two lengths"])
-def test_a_step_of_fixed_width_depends_on_tensors_alone_and_equals_the_others(lengths):
-    """What a captured graph replays: all cells are looked at, places and masks come from the lengths on the device."""
-    model = build("llama")
-    fit, rows = fit_of(model), [tokens(seed, length) for seed, length in enumerate(lengths)]
-    slots = Slots(2, model.context_length, model.device)
-    slots.reserve(64)
-    for row in rows:
-        row[:] = row[:12]
-    bodies = torch.tensor([[*row[:-1], *[0] * (12 - len(row))] for row in rows])
-    forward(model.module, [Part(slots, bodies)], fit.layers, fit.accepts)
-    slots.settle([len(row) - 1 for row in rows])
-    for token in CHAIN:
-        ids = torch.tensor([[row[-1]] for row in rows])
-        logits = forward(model.module, [Part(slots, ids, width=64)], fit.layers, fit.accepts)
-        assert_rows(model, logits, rows)
-        slots.advance(1)
-        for row in rows:
-            row.append(token)
-
-
 def test_a_forward_that_fails_leaves_the_rows_as_they_were(monkeypatch):
     model = build("llama")
     for prompts in (branches(), UNEVEN):
@@ -305,20 +262,6 @@ def test_a_forward_that_fails_leaves_the_rows_as_they_were(monkeypatch):
                     each.logits()
         assert_rows(model, batch.logits(), [[*prompt, *CHAIN[:3]] for prompt in prompts])
         assert_rows(model, fresh.logits(), prompts)
-
-
-def test_16_bit_memory_is_in_16_bits_and_its_logits_are_near_the_uncached_ones():
-    model = tiny_model(dtype=torch.bfloat16)
-    assert fit_of(model).kind == "slots"
-    for sharing in (NEVER, ALWAYS):
-        prompts = branches()
-        batch = BranchBatch(model, prompts, sharing=sharing)
-        batch.logits()
-        batch.append(torch.full((3,), 7))
-        logits = batch.logits()
-        assert batch._memory._slots.layers[0].keys.dtype is torch.bfloat16
-        expected = torch.stack([uncached(model, [*prompt, 7]) for prompt in prompts])
-        assert (logits.float() - expected.float()).abs().max() < 0.05 * expected.float().abs().max()
 
 
 @pytest.mark.parametrize("share", [True, False])

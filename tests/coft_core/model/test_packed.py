@@ -166,15 +166,6 @@ def test_what_is_not_packed_says_why_and_small_matrices_are_left_alone(plain):
     assert type(small[0]) is nn.Linear
 
 
-def test_a_processor_for_which_onednn_cannot_pack_keeps_plain_layers(plain, monkeypatch):
-    def fail(*_):
-        raise RuntimeError("no kernel\nand a long list")
-
-    monkeypatch.setattr("coft_core.model.packed.PackedLinear", fail)
-    assert pack_linears(plain) == "oneDNN does not pack them here (no kernel)"
-    assert type(plain.module.lm_head) is nn.Linear
-
-
 def test_packed_products_that_are_wrong_are_never_used(plain, monkeypatch):
     monkeypatch.setattr("coft_core.model.packed.packed_product", lambda rows, packed, bias: rows.new_zeros(2, 1))
     assert pack_linears(plain) == "oneDNN gives other products here"

@@ -15,7 +15,7 @@ import coft_core as cc
 from coft_core.errors import ModelLoadError
 from coft_core.model import placement
 from coft_core.model.branches import BranchBatch
-from coft_core.model.fake import byte_tokenizer, tiny_model
+from coft_core.model.fake import byte_tokenizer
 from coft_core.model.forced import teacher_forced_logits
 from coft_core.model.language_model import weights_digest
 from coft_core.model.loading import LoadingPhase
@@ -26,7 +26,6 @@ SPREAD = {
     "model.norm": "cpu", "lm_head": "cpu",
 }  # fmt: skip
 ROOT = Path(__file__).resolve().parents[3]
-PROMPT = "The old nurse said he would"
 ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))]
 
 
@@ -169,7 +168,7 @@ class TestQuantised:
 
 
 SPLIT = """
-import dataclasses, json, os, sys
+import json, os, sys
 import torch
 import torch.distributed.tensor
 import transformers.models.llama.modeling_llama
@@ -180,7 +179,7 @@ from coft_core.model.forced import teacher_forced_logits
 # Both processes are copies of one that has read all modules.
 other = os.fork()
 os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if other else "1"
-folder, calibration, prompt, rows = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+folder, rows = sys.argv[1], json.loads(sys.argv[2])
 torch.set_num_threads(1)
 model = cc.load_model(folder, device="cpu", tensor_parallel=2)
 logits = teacher_forced_logits(model, rows)
@@ -188,13 +187,10 @@ batch = BranchBatch(model, [tuple(rows[0][0]), tuple(rows[2][0])])
 for token in (3, 4):
     logits.append(batch.logits())
     batch.append(torch.full((2,), token))
-policy = cc.CoftPolicy(lam=0.6, calibration=cc.Calibration.load(calibration))
-spans = [cc.Span(4, 7, "age"), cc.Span(19, 21, "gender")]
-run = cc.generate(model, prompt, policy, spans=spans, max_new_tokens=12, seed=3)
 told = {"digest": model.weights_digest, "parameters": model.parameter_count, "places": model.places,
-        "logits": [row.tolist() for row in logits], "steps": [dataclasses.asdict(step) for step in run.steps]}
-# Each process says what it has: all of them must have chosen the same tokens.
-with open(sys.argv[5] + os.environ["RANK"], "w") as file:
+        "logits": [row.tolist() for row in logits]}
+# Each process says what it has.
+with open(sys.argv[3] + os.environ["RANK"], "w") as file:
     json.dump(told, file)
 torch.distributed.destroy_process_group()
 if other:
@@ -202,62 +198,28 @@ if other:
 """
 
 
-@pytest.fixture(scope="module")
-def split(folder, whole, tmp_path_factory):
-    """What two processes say that hold half of each matrix, with thresholds that were taken on whole ones."""
-    examples = [cc.Example(f"He met {number} old nurses and", f" she said {number}.") for number in range(12)]
-    calibration = cc.calibrate(whole, examples, lam=0.6, alpha=0.3)
-    place = tmp_path_factory.mktemp("split")
-    kept, told = place / "thresholds.zip", place / "told"
-    calibration.save(kept)
+@pytest.mark.slow
+def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(folder, whole, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    environment = {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     done = subprocess.run(
-        [sys.executable, "-c", SPLIT, folder, str(kept), PROMPT, json.dumps(ROWS), str(told)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=240,
-        env={
-            **os.environ,
-            **{"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
-        },
-    )
+        [sys.executable, "-c", SPLIT, folder, json.dumps(ROWS), str(tmp_path / "told")],
+        capture_output=True, text=True, cwd=ROOT, timeout=240, env={**os.environ, **environment},
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return calibration, [json.loads((place / f"told{rank}").read_text()) for rank in range(2)]
-
-
-@pytest.mark.slow
-def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(whole, split):
     logits, batch = teacher_forced_logits(whole, ROWS), BranchBatch(whole, [ROWS[0][0], ROWS[2][0]])
     for token in (3, 4):
         logits.append(batch.logits())
         batch.append(torch.full((2,), token))
-    for told in split[1]:
+    for told in (json.loads((tmp_path / f"told{rank}").read_text()) for rank in range(2)):
         assert told["digest"] == whole.weights_digest
         assert told["parameters"] == whole.parameter_count
         assert told["places"] == ["cpu:0", "cpu:1"]
         for expected, found in zip(logits, told["logits"], strict=True):
             torch.testing.assert_close(expected, torch.tensor(found), atol=2e-4, rtol=1e-4)
-
-
-@pytest.mark.slow
-def test_an_audit_over_two_processes_has_the_same_tokens_and_certified_sets_in_each_of_them(whole, split):
-    calibration, told = split
-    policy, spans = cc.CoftPolicy(lam=0.6, calibration=calibration), [cc.Span(4, 7, "age"), cc.Span(19, 21, "gender")]
-    run = cc.generate(whole, PROMPT, policy, spans=spans, max_new_tokens=12, seed=3)
-    assert any(0 < step.set_size < 258 for step in run.steps)
-    figures = ("log_p_factual", "log_p_masked", "log_p_fused", "certified_mass")
-    for steps in (one["steps"] for one in told):
-        for expected, found in zip(run.steps, steps, strict=True):
-            for name in ("token_id", "set_size", "certified", "fallback"):
-                assert getattr(expected, name) == found[name], name
-            for name in figures:
-                assert abs(getattr(expected, name) - found[name]) < 2e-4, name
-            certified = {row.token_id for row in expected.candidates if row.certified}
-            assert certified == {row["token_id"] for row in found["candidates"] if row["certified"]}
 
 
 @pytest.mark.parametrize(("stored", "multiplied", "chosen"), [
@@ -271,20 +233,6 @@ def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply
     config = LlamaConfig(dtype=stored)
     assert Placement(device="cpu").arguments("m", config)["dtype"] is chosen
     assert Placement(device="cpu", dtype="float16").arguments("m", config)["dtype"] is torch.float16
-
-
-@pytest.mark.parametrize("error", [
-    torch.OutOfMemoryError("CUDA out of memory"), MemoryError(),
-    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
-])  # fmt: skip
-def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, error, monkeypatch):
-    def full(*_, **__):
-        raise error
-
-    monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", full)
-    with pytest.raises(ModelLoadError, match=r"does not fit into the memory.*bfloat16.*4bit.*device map") as caught:
-        cc.load_model(folder, device="cpu")
-    assert "\n" not in str(caught.value)
 
 
 def test_failures_are_one_sentence_and_name_kernels_that_do_not_take_the_shapes(folder, monkeypatch):
@@ -302,21 +250,3 @@ def test_failures_are_one_sentence_and_name_kernels_that_do_not_take_the_shapes(
     monkeypatch.setattr("coft_core.model.requirements.AutoModelForCausalLM.from_pretrained", refuses)
     with pytest.raises(ModelLoadError, match=r"cannot run with 4bit weights here: N must be.*try another quantization"):
         cc.load_model(folder, quantization="4bit")
-
-
-def test_logits_of_a_head_on_another_device_are_brought_to_the_models(whole):
-    moved = []
-
-    class Elsewhere(torch.Tensor):
-        """A tensor that remembers where it was sent."""
-
-        def to(self, *args, **kwargs):
-            moved.append(args[0])
-            return super().to(*args, **kwargs).as_subclass(torch.Tensor)
-
-    model = tiny_model()
-    model.module.lm_head.register_forward_hook(lambda *arguments: arguments[2].as_subclass(Elsewhere))
-    scored = teacher_forced_logits(model, ROWS[:2])
-    assert moved
-    assert set(moved) == {model.device}
-    assert all(type(row) is torch.Tensor for row in scored)

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from coft_core.errors import InvalidInputError, PromptTooLongError
-from coft_core.model.branches import BranchBatch, BranchSpec
+from coft_core.model.branches import BranchSpec
 from coft_core.model.fake import tiny_model
 from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, pieces, teacher_forced_logits
 from coft_core.model.group import score_branches
-from coft_core.model.memory_fit import fit_of
 from tests.coft_core.model.test_forced import build
 
 TOLERANCE = 2e-5
@@ -84,17 +83,6 @@ def test_a_batch_that_is_read_in_pieces_has_the_logits_of_one_that_is_read_at_on
         torch.testing.assert_close(streamed(limited(model, tokens), items, limits), expected, atol=TOLERANCE, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["gpt2", "mistral", "gemma2", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("neox", "opt", "granite"))],
-)
-@pytest.mark.parametrize("limits", [EVERY_PREFIX, NO_PREFIX])
-def test_other_architectures_can_be_read_in_pieces(kind, limits):
-    other = build(kind)
-    expected = streamed(other, [item_of()], limits)
-    torch.testing.assert_close(streamed(limited(other, 24), [item_of()], limits), expected, atol=TOLERANCE, rtol=1e-4)
-
-
 @pytest.mark.parametrize("limits", [EVERY_PREFIX, NO_PREFIX])
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
 def test_no_forward_reads_more_tokens_than_it_may(kind, limits):
@@ -145,25 +133,6 @@ def test_a_hook_on_the_module_itself_is_not_passed_by(model):
     for one, two, three in zip(before, during, teacher_forced_logits(other, rows), strict=True):
         torch.testing.assert_close(2 * one, two, atol=TOLERANCE, rtol=1e-4)
         assert torch.equal(one, three)
-
-
-@pytest.mark.parametrize("kind", ["llama", "gemma2", "mistral"])
-@pytest.mark.parametrize("prompts", [((1, 2, 3, 4, 5) * 4,) * 2, ((5, 6, 7) * 7, (9, 8), (5, 6, 7, 9) * 3)])
-def test_a_prompt_that_a_rollout_reads_in_pieces_gives_the_same_steps(kind, prompts):
-    whole = tiny_model() if kind == "llama" else build(kind)
-    seen = []
-    batches = [BranchBatch(model, prompts) for model in (whole, limited(whole, 8))]
-    fit_of(whole)
-    for token in (3, 200, 17):
-        expected = batches[0].logits()
-        with whole.module.base_model.register_forward_pre_hook(
-            lambda *given: seen.append(given[2]["input_ids"].numel()), with_kwargs=True
-        ):
-            found = batches[1].logits()
-        torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=1e-4)
-        for batch in batches:
-            batch.append(torch.full((len(prompts),), token))
-    assert max(seen) <= 8
 
 
 def test_branches_of_unequal_prompts_are_scored_as_each_alone(model):

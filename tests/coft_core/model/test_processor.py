@@ -1,11 +1,5 @@
 """What the processor can do is asked once, and whatever it is, models load, run, and say in which form they do."""
 
-import os
-import platform
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -15,19 +9,6 @@ from coft_core.model import placement as processor
 from coft_core.model.packed import PackedLinear, packed_bytes, weights_text
 from coft_core.model.placement import multiplies_bfloat16, why_not_packed
 
-REFUSED = "oneDNN does not pack bfloat16 weights on this processor"
-
-PROGRAM = """
-import torch
-import coft_core as cc
-from coft_core.model.placement import multiplies_bfloat16, why_not_packed
-from coft_core.decode.captured import prepare_model
-print("RESULT", why_not_packed(torch.bfloat16) or "packs", multiplies_bfloat16())
-model = cc.load_model("demo", device="cpu", dtype="bfloat16")
-print("RESULT", prepare_model(model))
-print("RESULT", len(cc.generate(model, "She was a nurse and", cc.CoftPolicy(), max_new_tokens=3, spans=[]).steps))
-"""
-
 
 @pytest.fixture(autouse=True)
 def asked_anew():
@@ -35,17 +16,6 @@ def asked_anew():
     yield
     why_not_packed.cache_clear()
     multiplies_bfloat16.cache_clear()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="AVX2 is of x86 processors")
-def test_on_a_processor_without_avx512_a_model_in_bfloat16_keeps_plain_weights_says_so_and_runs():
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    program = [sys.executable, "-c", PROGRAM]
-    root = Path(__file__).parents[3]
-    said = subprocess.run(program, env=environment, cwd=root, capture_output=True, text=True, timeout=240, check=True)
-    results = [line.removeprefix("RESULT ") for line in said.stdout.splitlines() if line.startswith("RESULT")]
-    assert results == [f"{REFUSED} False", f"traced; weights plain ({REFUSED})", "3"]
 
 
 # What a packed model in float32 says is in test_packed.py.
@@ -93,10 +63,3 @@ def test_bfloat16_is_multiplied_where_both_processor_and_onednn_do(features, by_
     monkeypatch.setattr(processor, "_onednn", Onednn())
     multiplies_bfloat16.cache_clear()
     assert multiplies_bfloat16() is expected
-
-
-def test_a_model_that_nobody_tried_to_pack_says_nothing_of_its_weights():
-    model = cc.load_model("demo", device="cpu", dtype="float32", packed_bytes=0)
-    assert "held twice" in weights_text(model)
-    model.findings.clear()
-    assert weights_text(model) == ""

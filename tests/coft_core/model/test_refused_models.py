@@ -23,7 +23,6 @@ from coft_core.errors import ModelLoadError
 from coft_core.model.fake import byte_tokenizer
 from coft_core.model.load import wrap_model
 from coft_core.model.memory_fit import fit_of
-from coft_core.model.requirements import require_steps
 from coft_core.scorers.classifier import load_classifier
 
 COMMON = {"vocab_size": 258, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0, "initializer_range": 0.3}
@@ -101,19 +100,6 @@ def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_i
         wrap_model(module, byte_tokenizer(), "m")
 
 
-@pytest.mark.parametrize(("name", "settings"), [
-    ("Gemma2", {**HYBRID, "head_dim": 8, "sliding_window": 6}),
-    ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
-    ("GPTJ", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320, "rotary_dim": 4}),
-    ("GptOss", {**HYBRID, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6}),
-])  # fmt: skip
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
-def test_attention_models_of_other_layouts_are_still_taken(name, settings, dtype):
-    model = wrap_model(of_architecture(name, settings).to(dtype), byte_tokenizer(), name)
-    assert fit_of(model).kind == "growing"
-    require_steps(model)
-
-
 def test_a_model_that_keeps_other_tensors_than_it_attends_to_shares_no_forwards():
     settings = {
         **HYBRID, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4,
@@ -123,17 +109,6 @@ def test_a_model_that_keeps_other_tensors_than_it_attends_to_shares_no_forwards(
     model = wrap_model(of_architecture("DeepseekV3", settings), byte_tokenizer(), "mla")
     assert not fit_of(model).joins
     assert len(cc.generate(model, "She was", cc.CoftPolicy(), spans=[], max_new_tokens=3).steps) == 3
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [lambda data: data[: len(data) // 2], lambda data: b"\xff" * 1000, lambda data: b""],
-    ids=["half", "other", "empty"],
-)
-def test_damaged_weights_are_one_sentence(folder, damage):
-    path = folder / "model.safetensors"
-    path.write_bytes(damage(path.read_bytes()))
-    assert "are damaged" in refusal(folder)
 
 
 def test_weights_of_other_shapes_are_one_sentence_that_names_no_option_that_is_not_there(folder):
@@ -274,16 +249,3 @@ def test_a_classifier_without_its_own_head_is_refused_rather_than_given_a_random
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used: .*damaged"):
         load_classifier(f"{tmp_path}#label_1")
-
-
-def test_a_classifier_that_does_not_fit_names_no_option_that_scorers_lack(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise MemoryError
-
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    monkeypatch.setattr("coft_core.scorers.classifier.AutoModelForSequenceClassification.from_pretrained", full)
-    with pytest.raises(
-        ModelLoadError, match="does not fit into the memory here; choose a smaller classifier"
-    ) as caught:
-        load_classifier(str(tmp_path))
-    assert "quantization" not in str(caught.value)

@@ -71,12 +71,6 @@ def test_substituted_readings_are_averaged_token_by_token(
     assert found == pytest.approx([value / total for value in expected], abs=1e-6)
 
 
-@pytest.mark.parametrize("mean", ["probabilities", "logits"])
-def test_substitutions_of_no_weight_leave_the_model_as_it_is(model: LanguageModel, mean: str):
-    found = drawn_from(plan(model, TEXT, CfSubstitutionPolicy(weight=0.0, mean=mean), SPANS))
-    assert found == pytest.approx(distribution(model, TEXT), abs=1e-6)
-
-
 def test_an_impossible_token_stays_impossible_only_where_every_reading_that_counts_forbids_it():
     never = -math.inf
     logits = {"factual": torch.tensor([[0.0, never, 1.0]]), "substituted 0": torch.tensor([[never, never, 0.0]])}
