@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from coft_core.decode.captured import Numbers, step_functions, to_host
-from coft_core.decode.keep import Keeper
 from coft_core.decode.plan import Plan
-from coft_core.decode.record import pack_step, unpack_step
+from coft_core.decode.record import Keeper, pack_step, unpack_step
 from coft_core.errors import InvalidInputError
 from coft_core.policies.base import Past, Policy, Views
 from coft_core.policies.sampling import choose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coft_core.decode.keep import FULL_BYTES
+from coft_core.decode.record import FULL_BYTES
 from coft_core.errors import InvalidInputError
 from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel

@@ -9,10 +9,9 @@ from itertools import groupby
 import torch
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.decode.keep import Keeper
 from coft_core.decode.loop import ROOT_PATH, path_at
 from coft_core.decode.plan import Plan
-from coft_core.decode.record import TextOf, pack_step, unpack_step
+from coft_core.decode.record import Keeper, TextOf, pack_step, unpack_step
 from coft_core.errors import InvalidInputError, StoredLogitsError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.forced import ForcedItem, ForcedScorer

@@ -271,6 +271,10 @@ class ForcedScorer:
         tokens there are drawn, ``(n, B, V)``.
         """
         _check(items, self._model.context_length)
+        if len({len(item.prompts) for item in items}) != 1:
+            raise InvalidInputError(
+                "A batch is empty, or its items differ in their number of branches; batch them apart."
+            )
         layout = _Layout.of(items, self._model.device)
         chunks = self._by_own_forward(layout) if self._parts is None else self._by_head(layout, self._parts)
         for index, logits in chunks:
@@ -406,8 +410,6 @@ def _pick(states: Tensor, layout: _Layout, start: int, stop: int) -> tuple[Tenso
 
 
 def _check(items: Sequence[ForcedItem], context: int) -> None:
-    if not items:
-        raise InvalidInputError("There is nothing to score; give at least one item.")
     for item in items:
         lengths = {len(prompt) for prompt in item.prompts}
         if len(lengths) != 1 or 0 in lengths or item.scored < 1:
@@ -420,8 +422,6 @@ def _check(items: Sequence[ForcedItem], context: int) -> None:
                 f"Prompt and continuation have {item.length + 1:,} tokens and the model takes {context:,}; "
                 "shorten them."
             )
-    if len({len(item.prompts) for item in items}) != 1:
-        raise InvalidInputError("The items of one batch differ in their number of branches; batch them apart.")
 
 
 def forced_batches(
@@ -469,14 +469,6 @@ def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[in
     Rows with one continuation and prompts of one length are scored as branches of one item, whose common prefix is run
     once; all others are put together by their lengths.
     """
-    if any(len(prompt) == 0 or len(continuation) == 0 for prompt, continuation in rows):
-        raise InvalidInputError("A prompt or a continuation has no tokens; give at least one word each.")
-    longest = max((len(prompt) + len(continuation) for prompt, continuation in rows), default=0)
-    if longest > model.context_length:
-        raise PromptTooLongError(
-            f"Prompt and continuation have {longest:,} tokens and the model takes {model.context_length:,}; "
-            "shorten them."
-        )
     groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for row, (prompt, continuation) in enumerate(rows):
         groups.setdefault((len(prompt), tuple(continuation)), []).append(row)
@@ -484,6 +476,7 @@ def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[in
         ForcedItem(tuple(tuple(rows[row][0]) for row in group), continuation)
         for (_, continuation), group in groups.items()
     ]
+    _check(items, model.context_length)
     limits = Limits.of(model.device)
     scorer = ForcedScorer(model, limits)
     scored: dict[int, Tensor] = {}  # (C, B, V) an item

