@@ -104,7 +104,9 @@ class CoftAPI(ModelAPI):
         for name in REFUSED:
             if getattr(config, name, None):
                 raise InvalidInputError(f"A policy decides alone what is drawn, so {name} cannot be set; leave it out.")
-        turns = [_turn(message) for message in input]
+        if any(message.role == "tool" for message in input):
+            raise InvalidInputError("A policy reads no answers of tools; use a task without tools.")
+        turns = [Turn(message.role, message.text) for message in input]
         seed = secrets.randbelow(SEEDS) if config.seed is None else config.seed
         written = [
             await anyio.to_thread.run_sync(self._write, turns, config, seed + number)
@@ -113,10 +115,11 @@ class CoftAPI(ModelAPI):
         figures = [self._figures(one) for one in written]
         shown: Any = figures
         transcript().info(shown, source=SOURCE)
+        read, made = written[0].prompt_tokens, sum(len(one.run.steps) for one in written)
         return ModelOutput(
             model=self.model_name,
             choices=[self._choice(one, config) for one in written],
-            usage=_usage(written),
+            usage=ModelUsage(input_tokens=read, output_tokens=made, total_tokens=read + made),
             metadata={SOURCE: figures},
         )
 
@@ -169,20 +172,16 @@ class CoftAPI(ModelAPI):
         reason: StopReason = "stop" if written.stopped or written.run.finished == "end" else "max_tokens"
         if written.run.finished == "context":
             reason = "model_length"
+        content: str | list[Content] = written.text
+        if written.thinking:
+            content = [ContentReasoning(reasoning=written.thinking), ContentText(text=written.text)]
         return ChatCompletionChoice(
             message=ChatMessageAssistant(
-                content=_content(written), model=self.model_name, metadata={"certificate": written.run.certificate}
+                content=content, model=self.model_name, metadata={"certificate": written.run.certificate}
             ),
             stop_reason=reason,
             logprobs=log_probabilities(written.run.steps, config.top_logprobs or 0) if config.logprobs else None,
         )
-
-
-def _content(written: _Written) -> str | list[Content]:
-    """What the model wrote, its thinking apart where there is any."""
-    if not written.thinking:
-        return written.text
-    return [ContentReasoning(reasoning=written.thinking), ContentText(text=written.text)]
 
 
 def log_probabilities(steps: Sequence[Step], top: int) -> Logprobs:
@@ -198,14 +197,3 @@ def log_probabilities(steps: Sequence[Step], top: int) -> Logprobs:
             )
         )
     return Logprobs(content=content)
-
-
-def _turn(message: ChatMessage) -> Turn:
-    if message.role == "tool":
-        raise InvalidInputError("A policy reads no answers of tools; use a task without tools.")
-    return Turn(message.role, message.text)
-
-
-def _usage(written: Sequence[_Written]) -> ModelUsage:
-    read, made = written[0].prompt_tokens, sum(len(one.run.steps) for one in written)
-    return ModelUsage(input_tokens=read, output_tokens=made, total_tokens=read + made)

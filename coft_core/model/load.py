@@ -101,14 +101,9 @@ def load_model(
             program; others never do, and nobody is asked.
         progress: Told of each phase as it begins.
 
-    Returns:
-        The model, frozen and in evaluation mode.
-
     Raises:
-        ModelLoadError: The model is missing, damaged, gated or no causal language model, has weights in other files
-            than safetensors or code of its own, or cannot go on from what it has read; its tokenizer gives no
-            character offsets, or has another vocabulary; it does not fit into memory; or the choices of
-            where and how to hold it are unknown, exclude each other or need a package that is not there.
+        ModelLoadError: The model cannot be had, held or decoded step by step, or the choices of where and how to hold
+            it exclude each other; the sentence says why, and what to do.
     """
     source = model_source(name_or_path)
     if prefill_tokens < 1:
@@ -149,12 +144,8 @@ def load_model(
         module.requires_grad_(False)
         module.eval()
         model = _checked(module, tokenizer, name_or_path, revision or "main", chat, told)
-        model = replace(
-            model,
-            places=places(module, tensor_parallel),
-            prefill_tokens=prefill_tokens,
-            snapshot_bytes=snapshot_bytes,
-        )
+        limits = {"prefill_tokens": prefill_tokens, "snapshot_bytes": snapshot_bytes}
+        model = replace(model, places=places(module, tensor_parallel), **limits)
         pack_linears(model, packed_bytes)
         measure_noise(model)
         return model

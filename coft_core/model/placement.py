@@ -209,15 +209,14 @@ def _explicit(device_map: str | Mapping[str, int | str]) -> dict[str, int | str]
         parsed = json.loads(device_map) if isinstance(device_map, str) else dict(device_map)
         if not parsed:
             raise ValueError
-        named = {place: place if place == "disk" else _named(place) for place in parsed.values()}
+        devices = [_named(place) for place in parsed.values() if place != "disk"]
     except (ValueError, TypeError, RuntimeError) as error:
         raise ModelLoadError(
             f"The device map {str(device_map)[:80]!r} cannot be read; give a JSON object from parts of the model to "
             'devices (a number, "cpu" or "disk"), such as {"model.layers.0": 0, "": "cpu"}.'
         ) from error
-    for place in named.values():
-        if place not in ("cpu", "disk"):
-            _device(str(place))
+    for device in devices:
+        _device(device)
     return parsed
 
 

@@ -34,14 +34,18 @@ or the weights."""
 class Method:
     """A decoding method that can be chosen by name."""
 
-    name: str
+    policy: type[Any]
     kind: Kind
     summary: str
     source: str
-    policy: type[Any]
     differs: str
     calibrated: bool = False
     fuses: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in commands, as its policy declares it."""
+        return str(self.policy.name)
 
     @property
     def title(self) -> str:
@@ -74,117 +78,71 @@ class Method:
 
 
 METHODS: tuple[Method, ...] = (
-    Method("vanilla", "reference", "The model as it is.", "", VanillaPolicy,
-        "Nothing: it draws from the model under the sampling controls alone.",
-    ),
-    Method(
-        "coft", "fusion", "Mixes the readings with the sensitive words shown and masked; keeps words likely in both.",
-        "COFT, ICML 2026", CoftPolicy,
-        "The paper pools the tokens of all texts; here thresholds count texts unless the pooled estimator is "
-        "chosen, and scores are compared as logarithms.", calibrated=True, fuses=True,
-    ),
-    Method(
-        "coft-factorized", "fusion", "One masked reading for each attribute family.",
-        "COFT, ICML 2026", FactorizedCoftPolicy,
-        "As COFT; the paper leaves open what several masked readings are fused as, which is the mean of their "
-        "logits here.", calibrated=True, fuses=True,
-    ),
-    Method(
-        "coft-no-fusion", "fusion", "Draws from the factual reading; certifies like COFT.",
-        "COFT, ICML 2026, ablations", NoFusionPolicy,
-        "As COFT, which has it as an ablation.", calibrated=True,
-    ),
-    Method(
-        "coft-no-certification", "fusion", "Fuses like COFT and refuses no token.",
-        "COFT, ICML 2026, ablations", NoCertificationPolicy,
-        "As COFT, which has it as an ablation.", fuses=True,
-    ),
-    Method(
-        "coft-single-branch", "fusion",
-        "Fuses like COFT, certifies in the factual reading alone.", "COFT, ICML 2026, ablations",
-        SingleBranchPolicy,
-        "As COFT, which has it as an ablation.", calibrated=True, fuses=True,
-    ),
-    Method(
-        "dtcd", "constraint", "Tokens must be likely enough and not too toxic.",
-        "COFT, ICML 2026, section 5", DtcdPolicy,
-        "The paper describes it in a sentence; which tokens are scored, the scorer and the cap are this "
-        "program's.", calibrated=True,
-    ),
-    Method(
-        "detox", "constraint", "Leaves out tokens that would make the text toxic.", "", DetoxPolicy,
+    Method(VanillaPolicy, "reference", "The model as it is.", "",
+        "Nothing: it draws from the model under the sampling controls alone."),
+    Method(CoftPolicy, "fusion",
+        "Mixes the readings with the sensitive words shown and masked; keeps words likely in both.",
+        "COFT, ICML 2026",
+        "The paper pools the tokens of all texts; here thresholds count texts unless the pooled estimator is chosen, "
+        "and scores are compared as logarithms.", calibrated=True, fuses=True),
+    Method(FactorizedCoftPolicy, "fusion", "One masked reading for each attribute family.", "COFT, ICML 2026",
+        "As COFT; the paper leaves open what several masked readings are fused as, which is the mean of their logits "
+        "here.", calibrated=True, fuses=True),
+    Method(NoFusionPolicy, "fusion", "Draws from the factual reading; certifies like COFT.",
+        "COFT, ICML 2026, ablations",
+        "As COFT, which has it as an ablation.", calibrated=True),
+    Method(NoCertificationPolicy, "fusion", "Fuses like COFT and refuses no token.", "COFT, ICML 2026, ablations",
+        "As COFT, which has it as an ablation.", fuses=True),
+    Method(SingleBranchPolicy, "fusion", "Fuses like COFT, certifies in the factual reading alone.",
+        "COFT, ICML 2026, ablations",
+        "As COFT, which has it as an ablation.", calibrated=True, fuses=True),
+    Method(DtcdPolicy, "constraint", "Tokens must be likely enough and not too toxic.", "COFT, ICML 2026, section 5",
+        "The paper describes it in a sentence; which tokens are scored, the scorer and the cap are this program's.",
+        calibrated=True),
+    Method(DetoxPolicy, "constraint", "Leaves out tokens that would make the text toxic.", "",
         "COFT's paper names a toxicity filter without a rule; the filter, the weights and the scorer are this "
-        "program's.",
-    ),
-    Method(
-        "safety_template", "prompt", "Asks the model to be fair before it reads the prompt.",
-        "", SafetyTemplatePolicy,
-        "COFT's paper names safety templates and prints none; the built-in ones are this program's.",
-    ),
-    Method(
-        "cf_substitution", "fusion",
-        "Averages the prompt with the same prompt about other groups.", "Maudslay et al., EMNLP 2019",
-        CfSubstitutionPolicy,
+        "program's."),
+    Method(SafetyTemplatePolicy, "prompt", "Asks the model to be fair before it reads the prompt.", "",
+        "COFT's paper names safety templates and prints none; the built-in ones are this program's."),
+    Method(CfSubstitutionPolicy, "fusion", "Averages the prompt with the same prompt about other groups.",
+        "Maudslay et al., EMNLP 2019",
         "The authors substitute in training data; here the readings of a prompt and of its substitutions are "
-        "averaged while decoding.",
-    ),
-    Method(
-        "cafie", "fusion",
-        "Weighs down what the prompt makes likelier than the same prompt about other groups.",
-        "Banerjee et al., AAAI 2024", CafiePolicy,
-        "The authors' rule with this program's substitutions for their word lists; each counterfactual counts by "
-        "its own probabilities at the newest position alone.",
-    ),
-    Method(
-        "neutral_rewrite", "prompt", "Rewrites the prompt without its attributes first.",
-        "Vanmassenhove et al., EMNLP 2021", NeutralRewritePolicy,
-        "The authors train a rewriter; here tables rewrite the masked spans alone, or a model that is named "
-        "does by an instruction.",
-    ),
-    Method(
-        "sdd", "steering", "Scales down what a reading told to be biased finds likelier.",
-        "Schick et al., TACL 2021", SddPolicy,
-        "The authors describe toxicity; the descriptions here are of the attributes, and probabilities are "
-        "taken at the policy's temperature.",
-    ),
-    Method(
-        "dexperts", "steering", "Adds what an expert says beyond an anti-expert.",
-        "Liu et al., ACL 2021", DExpertsPolicy,
-        "The authors train expert and anti-expert; where none are named, the model itself with an instruction "
-        "before the prompt stands in for them.",
-    ),
-    Method(
-        "gedi", "steering", "Follows a class-conditional reading's judgement of every token.",
-        "Krause et al., EMNLP 2021", GediPolicy,
-        "The authors train the discriminator; where none is named, the model with an instruction stands in "
-        "for it. Their product of likelihoods includes the prompt's tokens, they weight before the "
-        "temperature and penalise repetition.",
-    ),
-    Method(
-        "iti", "steering", "Moves chosen attention heads along fitted directions.",
-        "Li et al., NeurIPS 2023", ItiPolicy,
-        "The authors move the newest token of each step; here every position is moved. Directions and "
-        "strength are fitted on other texts.",
-    ),
-    Method(
-        "cda", "training", "A checkpoint trained on texts with attributes swapped.",
-        "Zmigrod et al., ACL 2019", CdaPolicy,
+        "averaged while decoding."),
+    Method(CafiePolicy, "fusion", "Weighs down what the prompt makes likelier than the same prompt about other groups.",
+        "Banerjee et al., AAAI 2024",
+        "The authors' rule with this program's substitutions for their word lists; each counterfactual counts by its "
+        "own probabilities at the newest position alone."),
+    Method(NeutralRewritePolicy, "prompt", "Rewrites the prompt without its attributes first.",
+        "Vanmassenhove et al., EMNLP 2021",
+        "The authors train a rewriter; here tables rewrite the masked spans alone, or a model that is named does by "
+        "an instruction."),
+    Method(SddPolicy, "steering", "Scales down what a reading told to be biased finds likelier.",
+        "Schick et al., TACL 2021",
+        "The authors describe toxicity; the descriptions here are of the attributes, and probabilities are taken at "
+        "the policy's temperature."),
+    Method(DExpertsPolicy, "steering", "Adds what an expert says beyond an anti-expert.", "Liu et al., ACL 2021",
+        "The authors train expert and anti-expert; where none are named, the model itself with an instruction before "
+        "the prompt stands in for them."),
+    Method(GediPolicy, "steering", "Follows a class-conditional reading's judgement of every token.",
+        "Krause et al., EMNLP 2021",
+        "The authors train the discriminator; where none is named, the model with an instruction stands in for it. "
+        "Their product of likelihoods includes the prompt's tokens, they weight before the temperature and penalise "
+        "repetition."),
+    Method(ItiPolicy, "steering", "Moves chosen attention heads along fitted directions.", "Li et al., NeurIPS 2023",
+        "The authors move the newest token of each step; here every position is moved. Directions and strength are "
+        "fitted on other texts."),
+    Method(CdaPolicy, "training", "A checkpoint trained on texts with attributes swapped.", "Zmigrod et al., ACL 2019",
         "The authors swap genders with rules for inflected languages; the checkpoint here is trained on this "
-        "program's word tables.",
-    ),
-    Method(
-        "adv_lm_head", "training", "A checkpoint whose head was trained against an adversary.",
-        "Ganin et al., JMLR 2016", AdversarialHeadPolicy,
-        "The authors train a network's features against the adversary; here the language-model head alone is "
-        "trained so.",
-    ),
-    Method(
-        "contrastive", "steering",
-        "Moves away from an amateur model, or from what the attribute adds.", "Li et al., ACL 2023", ContrastivePolicy,
-        "The authors contrast an expert with a smaller amateur alone and search with a beam: set against to "
-        "amateur, expert_weight to 0 and guidance to 1. The default, which contrasts the masked with the "
-        "factual reading, is this program's.",
-    ),
+        "program's word tables."),
+    Method(AdversarialHeadPolicy, "training", "A checkpoint whose head was trained against an adversary.",
+        "Ganin et al., JMLR 2016",
+        "The authors train a network's features against the adversary; here the language-model head alone is trained "
+        "so."),
+    Method(ContrastivePolicy, "steering", "Moves away from an amateur model, or from what the attribute adds.",
+        "Li et al., ACL 2023",
+        "The authors contrast an expert with a smaller amateur alone and search with a beam: set against to amateur, "
+        "expert_weight to 0 and guidance to 1. The default, which contrasts the masked with the factual reading, is "
+        "this program's."),
 )  # fmt: skip
 
 
