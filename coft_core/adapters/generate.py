@@ -44,21 +44,17 @@ class GenerateOutput(GenerateDecoderOnlyOutput):
     runs: tuple[Run, ...] | None = None
 
 
+@dataclass(eq=False)
 class GenerateWith:
     """A decoding loop for ``model.generate(..., custom_generate=...)``; made by :func:`generate_with`."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        model: LanguageModel | None,
-        tokenizer: Any,
-        spans: Sequence[Sequence[Span] | None] | None,
-        seed: int,
-        greedy: bool | None,
-        detector: SpanDetector | None,
-    ) -> None:
-        self._policy, self._model, self._tokenizer = policy, model, tokenizer
-        self._spans, self._seed, self._greedy, self._detector = spans, seed, greedy, detector
+    policy: Policy
+    model: LanguageModel | None
+    tokenizer: Any
+    spans: Sequence[Sequence[Span] | None] | None
+    seed: int
+    greedy: bool | None
+    detector: SpanDetector | None
 
     @torch.inference_mode()
     def __call__(
@@ -89,16 +85,16 @@ class GenerateWith:
         return kept.output(rows, language_model)
 
     def _language_model(self, module: Any) -> LanguageModel:
-        held = self._model
+        held = self.model
         if held is not None and held.module is module:
             return held
-        if held is not None and self._tokenizer is None:
+        if held is not None and self.tokenizer is None:
             raise InvalidInputError(
                 f"generate was called on another module than that of {held.name!r}; call it on model.module, or leave "
                 "model out."
             )
         name = str(getattr(module, "name_or_path", "") or "")
-        tokenizer = self._tokenizer
+        tokenizer = self.tokenizer
         if tokenizer is None:
             if not name:
                 raise InvalidInputError(
@@ -106,10 +102,10 @@ class GenerateWith:
                     "generate_with(policy, tokenizer=...)."
                 )
             tokenizer = AutoTokenizer.from_pretrained(name, use_fast=True, trust_remote_code=False)
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         # Digest and noise are measured once; the next call finds them.
-        self._model = wrap_model(module, tokenizer, name or type(module).__name__, chat=False)
-        return self._model
+        self.model = wrap_model(module, tokenizer, name or type(module).__name__, chat=False)
+        return self.model
 
     def _plans(
         self, model: LanguageModel, input_ids: Tensor, attention: Tensor | None, generation_config: Any
@@ -118,19 +114,19 @@ class GenerateWith:
             [token for token, read in zip(*pair, strict=True) if read]
             for pair in zip(input_ids.tolist(), attention.tolist(), strict=True)
         ]  # fmt: skip
-        if self._spans is not None and len(self._spans) != len(rows):
+        if self.spans is not None and len(self.spans) != len(rows):
             raise InvalidInputError(
-                f"There are spans of {len(self._spans)} prompts and {len(rows)} prompts; give one list a prompt."
+                f"There are spans of {len(self.spans)} prompts and {len(rows)} prompts; give one list a prompt."
             )
-        greedy = not generation_config.do_sample if self._greedy is None else self._greedy
+        greedy = not generation_config.do_sample if self.greedy is None else self.greedy
         most = int(generation_config.max_length) - input_ids.shape[1]
         plans = []
         for place, ids in enumerate(rows):
             prompt = prompt_of_ids(model.tokenizer, ids)
             rendering = Rendering(model.chat, kept={prompt.text: prompt.tokens}, as_it_stands=True)
-            read, spans = replace(model, rendering=rendering), None if self._spans is None else self._spans[place]
-            seed = self._seed + place
-            plans.append(plan(read, prompt.text, self._policy, spans, seed, greedy, most, self._detector))
+            read, spans = replace(model, rendering=rendering), None if self.spans is None else self.spans[place]
+            seed = self.seed + place
+            plans.append(plan(read, prompt.text, self.policy, spans, seed, greedy, most, self.detector))
         return plans
 
 
