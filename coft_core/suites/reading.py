@@ -442,7 +442,7 @@ class _Continued(Chain["_Token"]):
 
     def begin(self) -> None:
         """Forget what is written."""
-        self.steps.clear()
+        self.steps = ()
         self.memory: Any = None
         self.stop: int | None = None
         """Where the first stop begins in the text; None where there is none."""
