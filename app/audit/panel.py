@@ -11,13 +11,14 @@ from app.audit.service import AuditService
 from app.audit.words import drift_badge
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
+from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_choices
 from app.shared.errors import USER_ERRORS
 from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, packed, shown_to, told
 from app.shared.markup import html
 from app.shared.needs import READ, needs
-from app.shared.prompt_words import preview_message, refused_message, spans_from, spans_message
+from app.shared.prompt_words import draft_message, preview_message, refused_message, spans_from, spans_message
 from app.shared.settings_rail import (
     CHANGED,
     FIELDS,
@@ -27,10 +28,12 @@ from app.shared.settings_rail import (
     as_kept,
     calibration_note,
     control_values,
+    default_calibration,
     group_menu,
     layout_from,
     method_note,
     settings_from,
+    settings_rail,
     updates_from,
     without_parameters,
 )
@@ -55,8 +58,15 @@ TUNED_BY = tuple(name for name in FIELDS if name not in (*UNRELATED, *STRENGTH))
 """Settings with which the strengths that a tuning offers can change."""
 
 
+STORED = ("calibration_id", "group", "user_list_id")
+"""Controls whose choices come from the store."""
+
+
 class SettingsHandlers:
     """What a page with a prompt and a rail asks of the services about both."""
+
+    offers_to_proceed = False
+    """Whether a box below the rail allows going on although the calibration does not fit."""
 
     def __init__(self, services: Services) -> None:
         self._audits = services[AuditService]
@@ -102,7 +112,10 @@ class SettingsHandlers:
     @needs(READ)
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""
-        return or_told(lambda: self._calibration(values)) or [gr.skip()] * 3
+        refused: list[object] = [gr.skip(), gr.skip(), gr.skip()]
+        if self.offers_to_proceed:
+            refused.append(gr.Checkbox(visible=False))
+        return or_told(lambda: self._calibration(values)) or refused
 
     @needs(READ)
     def describe_method(self, *values: object) -> str:
@@ -165,12 +178,61 @@ class SettingsHandlers:
         if settings.group in [group.name for group in groups]:
             reading = or_refusal(lambda: self._read(settings, settings.group))
         note = calibration_note(reading, fit, settings.policy)
-        return [note, group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
+        said: list[object] = [note, group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
+        return [*said, gr.Checkbox(visible=bool(fit.differences))] if self.offers_to_proceed else said
 
     def _read(self, settings: AuditSettings, group: str | None = None) -> CalibrationView | None:
         """The settings' calibration at their level, of one group alone if one is named."""
         number = settings.calibration_id
         return None if number is None else self._calibrations.view(number, ReadingRequest(settings.alpha, group=group))
+
+
+class DraftHandlers(SettingsHandlers):
+    """What a page asks that begins with the prompt, spans and settings of a stored session, or with none."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._library = services[SessionLibrary]
+
+    @staticmethod
+    def usual(stored: StoredChoices) -> AuditSettings:
+        """The settings that a page begins with."""
+        return AuditSettings(calibration_id=default_calibration(stored.calibrations, None))
+
+    def begun(self, event: gr.EventData) -> list[object]:
+        """The message that fills the page, and updates of the rail's controls."""
+        stored = self.stored()
+        if event.session is None:
+            usual = self.usual(stored)
+            blank = packed(event, {"kind": "blank", "settings": control_values(usual, stored)})
+            updates = zip(FIELDS, self.updates(usual, stored), strict=True)
+            # The other controls show the defaults already, and may have been moved since the page was asked for.
+            return [blank, *(update if name in STORED else gr.skip() for name, update in updates)]
+        draft = self._library.prefill(int(event.session))
+        request = draft.request
+        preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
+        message = draft_message(request, draft.notes, preview)
+        message["settings"] = control_values(request.settings, stored)
+        return [packed(event, message), *self.updates(request.settings, stored)]
+
+
+def folded_settings(services: Services, name: str, defaults: AuditSettings) -> SettingsRail:
+    """Place the settings of an audit, folded into one line that sums them up."""
+    with (
+        gr.Accordion("Settings", open=False, elem_classes=["fold", "settings-fold"], elem_id=f"{name}-settings"),
+        gr.Column(elem_classes=["rail"], min_width=0),
+    ):
+        return settings_rail(defaults, services[AuditService].masked_families)
+
+
+def message_wire(name: str, script: str) -> gr.HTML:
+    """Place what carries a page's messages.
+
+    It has no content, because Gradio renders a component's whole template again with each message.
+    """
+    return gr.HTML(
+        html_template="<span></span>", js_on_load=script, apply_default_css=False, elem_id=name, elem_classes=["wire"]
+    )
 
 
 def prompt_events(handlers: SettingsHandlers, editor: gr.HTML, rail: SettingsRail) -> dict[str, On]:

@@ -11,8 +11,8 @@ from app.batch.service import BatchView
 from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable
 
 
-@dataclass(frozen=True, slots=True)
-class RatesRule:
+@dataclass(frozen=True)
+class RatesRule(OutcomeRule):
     """How rates are read from a batch.
 
     Attributes:
@@ -26,9 +26,6 @@ class RatesRule:
     """
 
     selected: str = ""
-    other: str = ""
-    regex: bool = False
-    match_case: bool = False
     score: str = ""
     exclude_small: bool = False
 
@@ -51,9 +48,8 @@ def audited_batch(view: BatchView, rule: RatesRule) -> AuditedBatch:
 
 
 def _selection(view: BatchView, rule: RatesRule) -> RateTable:
-    outcomes = outcomes_of(view.rows, OutcomeRule(rule.selected, rule.other, rule.regex, rule.match_case))
-    other, pattern = rule.other.strip(), rule.selected.strip()
-    return _rates("selection", outcomes, rule, pattern=pattern, other=other, regex=rule.regex)
+    read = {"pattern": rule.selected.strip(), "other": rule.other.strip(), "regex": rule.regex}
+    return _rates("selection", outcomes_of(view.rows, rule), rule, **read)
 
 
 def _scoring(view: BatchView, rule: RatesRule) -> RateTable:

@@ -20,11 +20,12 @@ from scipy.stats.contingency import relative_risk
 from app.shared.answers import answered, expression, found, phrases
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
+from app.shared.format import plural
 from app.shared.prompt_rows import BatchRowView
 from coft_core.conformal.coverage import clopper_pearson
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutcomeRule:
     """How a continuation is read as an outcome.
 
@@ -41,38 +42,28 @@ class OutcomeRule:
     match_case: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RowOutcome:
-    """The outcome of one row."""
-
-    line: int
-    group: str | None
-    selected: bool
+Outcome = tuple[str | None, bool]
+"""Group, and whether the person or text was selected; None or an empty group is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcomes of a batch's finished rows."""
+    """The outcomes of a batch's decided rows, and the lines of those that are in no rate."""
 
-    rows: tuple[RowOutcome, ...]
+    pairs: tuple[Outcome, ...]
     undecided: tuple[int, ...]
     unfinished: tuple[int, ...]
     unanswered: tuple[int, ...] = ()
 
     @property
-    def pairs(self) -> list[Outcome]:
-        """Group and outcome of each decided row, as impact tables take them."""
-        return [(row.group, row.selected) for row in self.rows]
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What is left out and must be said with a table of them."""
         left_out = (
-            (len(self.undecided), "with neither word in the continuation"),
-            (len(self.unfinished), "without a finished continuation"),
-            (len(self.unanswered), "without an answer, since the thinking before it did not end"),
+            (self.undecided, "with neither word in the continuation"),
+            (self.unfinished, "without a finished continuation"),
+            (self.unanswered, "without an answer, since the thinking before it did not end"),
         )
-        return tuple(f"{n} row{'' if n == 1 else 's'} {why}: in no rate." for n, why in left_out if n)
+        return tuple(f"{plural(len(lines), 'row')} {why}: in no rate." for lines, why in left_out if lines)
 
 
 def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
@@ -90,7 +81,7 @@ def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
         if (answer := answered(row.answer, selected, other, f"line {row.line}")) is None:
             undecided.append(row.line)
         else:
-            decided.append(RowOutcome(row.line, row.group, answer))
+            decided.append((row.group, answer))
     return Outcomes(tuple(decided), tuple(undecided), tuple(unfinished), tuple(unanswered))
 
 
@@ -118,7 +109,7 @@ def scores_of(rows: Iterable[BatchRowView], read: str) -> tuple[Outcomes, float]
     if not scored:
         raise ServiceError("No text has a score, so there are no scoring rates; check how scores are to be read.")
     middle = median(score for _, score in scored)
-    decided = tuple(RowOutcome(row.line, row.group, score > middle) for row, score in scored)
+    decided = tuple((row.group, score > middle) for row, score in scored)
     return Outcomes(decided, tuple(unscored), tuple(unfinished)), middle
 
 
@@ -138,9 +129,6 @@ SMALL_SHARE = 0.02
 """Groups below this share of the data may be left out of the ratios."""
 FOUR_FIFTHS = 0.8
 """Ratios below this are a common sign of adverse impact (29 CFR 1607.4 D); Local Law 144 itself sets no limit."""
-
-Outcome = tuple[str | None, bool]
-"""Group, and whether the person or text was selected; None or an empty group is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +178,8 @@ def impact_table(outcomes: Sequence[Outcome], exclude_small: bool = False) -> Im
     small = {group for group, total in totals.items() if total / len(known) < SMALL_SHARE}
     rates = {group: selections[group] / total for group, total in totals.items()}
     highest = max((rate for group, rate in rates.items() if not (exclude_small and group in small)), default=0.0)
+    effect = "left out of" if exclude_small else "the rule allows it to be left out of"
+    note = f"below {SMALL_SHARE:.0%} of the data: {effect} the impact ratios"
     rows = []
     for group, total in totals.items():
         low, high = clopper_pearson(selections[group], total)
@@ -206,7 +196,7 @@ def impact_table(outcomes: Sequence[Outcome], exclude_small: bool = False) -> Im
                 ratio=rates[group] / highest if rated else None,
                 reference=rated and rates[group] == highest,
                 small=group in small,
-                note=_note(exclude_small) if group in small else "",
+                note=note if group in small else "",
             )
         )
     unknown = len(outcomes) - len(known)
@@ -230,11 +220,6 @@ def ratio_interval(group: ImpactRow, reference: ImpactRow) -> tuple[float, float
     return float(low), float(high)
 
 
-def _note(exclude_small: bool) -> str:
-    effect = "left out of" if exclude_small else "the rule allows it to be left out of"
-    return f"below {SMALL_SHARE:.0%} of the data: {effect} the impact ratios"
-
-
 def _notes(rows: Sequence[ImpactRow], unknown: int, exclude_small: bool) -> tuple[str, ...]:
     small = [row for row in rows if row.small]
     notes = []
@@ -249,10 +234,7 @@ def _notes(rows: Sequence[ImpactRow], unknown: int, exclude_small: bool) -> tupl
     if all(row.ratio is None for row in rows):
         notes.append("Nobody was selected, so there are no impact ratios.")
     if unknown:
-        one = unknown == 1
-        notes.append(
-            f"{unknown} outcome{'' if one else 's'} without a known group {'is' if one else 'are'} in no rate."
-        )
+        notes.append(f"{plural(unknown, 'outcome')} without a known group: in no rate.")
     return tuple(notes)
 
 

@@ -21,7 +21,7 @@ from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
-from app.shared.terminal import POLICY_KEYS, pairs, wait_for_all
+from app.shared.terminal import POLICY_KEYS, pairs, print_table, wait_for_all
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
 
@@ -40,13 +40,10 @@ def print_batches(batches: tuple[BatchSummary, ...]) -> None:
 def print_batch(view: BatchView) -> None:
     """The rows, then the totals by group, with every reservation."""
     counted = ", ".join(f"{number} {state}" for state, number in view.counts.items())
-    print(f"Batch {view.id}: {view.name} ({view.filename}; {counted})")
-    print(
-        f"\n{'line':>5}  {'group':<16} {'steps':>5} {'certified':>9} {'fallbacks':>9} {'overruled':>9} "
-        f"{'mean lr':>8} {'max lr':>8} {'margin':>8}  prompt"
-    )
-    for row in view.rows:
-        print(_row(row))
+    print(f"Batch {view.id}: {view.name} ({view.filename}; {counted})\n")
+    head = (">line", "group", ">steps", ">certified", ">fallbacks", ">overruled", ">mean lr", ">max lr", ">margin",
+            "prompt")  # fmt: skip
+    print_table(head, map(_row, view.rows))
     for group in view.groups:
         print(f"\n{group.group or 'no group'}: {group.rows} rows, {group.contexts} contexts")
         for item in group.means:
@@ -58,32 +55,30 @@ def print_batch(view: BatchView) -> None:
 
 def print_impact(impact: Impact) -> None:
     """Selection rates and impact ratios, with every reservation."""
-    print(f"{'group':<20} {'applicants':>10} {'selected':>8} {'rate':>6}  {'95 % interval':<15} {'ratio':>6}")
+    rows = []
     for row in impact.table.rows:
-        ratio = "none" if row.ratio is None else f"{row.ratio:.2f}"
-        marks = [
+        marks = (
             "most selected" if row.reference else "",
             "below four fifths" if row.below_four_fifths else "",
             row.note,
-        ]
-        said = "; ".join(mark for mark in marks if mark)
+        )
         interval = f"{row.low:.3f} to {row.high:.3f}"
-        print(f"{row.group:<20} {row.total:>10} {row.selected:>8} {row.rate:>6.3f}  {interval:<15} {ratio:>6}  {said}")
+        ratio = "none" if row.ratio is None else f"{row.ratio:.2f}"
+        said = "; ".join(filter(None, marks))
+        rows.append((row.group, row.total, row.selected, f"{row.rate:.3f}", interval, ratio, said))
+    print_table(("group", ">applicants", ">selected", ">rate", "95 % interval", ">ratio", ""), rows)
     for note in (*impact.table.notes, *impact.outcomes.notes):
         print(note)
 
 
-def _row(row: BatchRowView) -> str:
+def _row(row: BatchRowView) -> tuple[object, ...]:
     prompt = " ".join(row.prompt.split())
     if len(prompt) > LONGEST_PROMPT:
         prompt = f"{prompt[: LONGEST_PROMPT - 1]}…"
     certified = "-" if row.certified_share is None else f"{row.certified_share:.0%}"
     state = "" if row.state == "finished" else f" [{row.state}{': ' + row.error if row.error else ''}]"
-    return (
-        f"{row.line:>5}  {row.group or '-':<16} {row.steps:>5} {certified:>9} {_number(row.fallbacks):>9} "
-        f"{_number(row.overruled):>9} {_number(row.mean_log_ratio):>8} {_number(row.max_log_ratio):>8} "
-        f"{_number(row.min_margin):>8}  {prompt}{state}"
-    )
+    numbers = (row.fallbacks, row.overruled, row.mean_log_ratio, row.max_log_ratio, row.min_margin)
+    return row.line, row.group or "-", row.steps, certified, *map(_number, numbers), f"{prompt}{state}"
 
 
 def _number(value: float | None) -> str:

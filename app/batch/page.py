@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ import gradio as gr
 import plotly.graph_objects as go
 from gradio.components import Component
 
-from app.audit.panel import SettingsHandlers, wire_settings
-from app.audit.service import AuditService
+from app.audit.panel import SettingsHandlers, folded_settings, wire_settings
 from app.batch.formal import RatesRule, audited_batch
-from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table, outcomes_of
+from app.batch.impact import Outcomes, impact_csv, impact_table, outcomes_of
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv
 from app.batch.service import BatchRequest, BatchService
 from app.batch.words import (
@@ -26,7 +25,6 @@ from app.batch.words import (
     NO_TOTALS,
     batch_message,
     batches_list,
-    estimate_line,
     group_name,
     impact_message,
     totals_table,
@@ -40,7 +38,7 @@ from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, shown_to, wire
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
-from app.shared.markup import chart, from_file, hint, markup, place
+from app.shared.markup import chart, from_file, hint, laid_out, markup, place
 from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import (
     NOT_TRIED,
@@ -56,28 +54,28 @@ from app.shared.prompt_form import (
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.settings_json import whole
 from app.shared.settings_rail import (
+    CHANGED,
     SettingsRail,
     control_values,
     default_calibration,
     known_policy,
-    settings_controls,
     settings_from,
     updates_from,
-    without_parameters,
 )
 from app.shared.web import topbar
 from app.shared.wiring import Services
 
-EVENTS = "['find', 'listed', 'cancel', 'resume', 'delete', 'totals', 'outcome', 'export', 'formal']"
+EVENTS = ["find", "listed", "cancel", "resume", "delete", "totals", "outcome", "export", "formal"]
 
 
-def outcome_rule(form: Mapping[str, Any]) -> OutcomeRule:
-    """How continuations are read as outcomes: ``selected``, ``other``, ``regex`` and ``case``."""
-    return OutcomeRule(
+def rates_rule(form: Mapping[str, Any]) -> RatesRule:
+    """How continuations are read as outcomes: ``selected``, ``other``, ``regex``, ``case`` and ``small``."""
+    return RatesRule(
         selected=str(form.get("selected") or ""),
         other=str(form.get("other") or ""),
         regex=bool(form.get("regex")),
         match_case=bool(form.get("case")),
+        exclude_small=bool(form.get("small")),
     )
 
 
@@ -154,12 +152,7 @@ UNTRIED = '<p class="hint">Counts prompts, groups and tokens, and says which row
 class BatchSettings(SettingsHandlers):
     """The rail's handlers, with the choice to go on without a calibration that does not fit."""
 
-    @shown_to(READ)
-    def describe_calibration(self, *values: object) -> list[object]:
-        """Say what the rail says of the calibration, and offer the choice where there is one."""
-        fit = or_refusal(lambda: self._audits.fit(settings_from(without_parameters(values))))
-        misfit = not isinstance(fit, str) and bool(fit.differences)
-        return [*super().describe_calibration(*values), gr.Checkbox(visible=misfit)]
+    offers_to_proceed = True
 
 
 class BatchFormHandlers:
@@ -192,7 +185,7 @@ class BatchFormHandlers:
         prompts = or_refusal(lambda: parsed_from(self._batches, path, values[: len(PROMPT_SET_FIELDS)]))
         if isinstance(prompts, str) or "prompt" not in dict(prompts.mapping):
             return ""
-        settings = self._request(prompts, True, values).settings
+        settings = self._batch(path, True, values)[1].settings
         masking = CalibrationRequest(
             "",
             masked_families=settings.masked_families,
@@ -211,7 +204,8 @@ class BatchFormHandlers:
     @shown_to(READ)
     def estimate(self, path: str | None, *values: Any) -> str:
         """What the run will take."""
-        return estimate_line(self._batches.estimate(*self._batch(path, True, values)))
+        estimate = self._batches.estimate(*self._batch(path, True, values))
+        return laid_out("batch/estimate.html", it=estimate)
 
     @shown
     def submit(self, path: str | None, accept: bool, *values: Any) -> Reply:
@@ -221,21 +215,18 @@ class BatchFormHandlers:
 
     def _batch(self, path: str | None, accept: bool, values: Sequence[Any]) -> tuple[ParsedPromptSet, BatchRequest]:
         """The prompt set as the form maps its columns, and the form's request."""
-        prompts = parsed_from(self._batches, path, values[: len(PROMPT_SET_FIELDS)])
-        return prompts, self._request(prompts, accept, values)
-
-    @staticmethod
-    def _request(prompts: ParsedPromptSet, accept: bool, values: Sequence[Any]) -> BatchRequest:
-        values = values[len(PROMPT_SET_FIELDS) :]
-        name, seeds, by_group, proceed = values[: len(BATCH_FIELDS)]
-        settings = settings_from(values[len(BATCH_FIELDS) :], bool(proceed))
-        return BatchRequest(
+        columns, own = len(PROMPT_SET_FIELDS), len(BATCH_FIELDS)
+        prompts = parsed_from(self._batches, path, values[:columns])
+        name, seeds, by_group, proceed = values[columns : columns + own]
+        settings = settings_from(values[columns + own :], bool(proceed))
+        request = BatchRequest(
             name=str(name or "").strip() or Path(prompts.filename).stem,
             settings=replace(settings, group=None) if by_group else settings,
             accept_errors=accept,
             same_seed=seeds == SAME_SEED,
             group_thresholds=bool(by_group),
         )
+        return prompts, request
 
 
 class BatchHandlers:
@@ -292,47 +283,45 @@ class BatchHandlers:
     @shown_to(READ)
     def outcome(self, event: gr.EventData) -> Reply:
         """How a rule reads the rows, and the table that comes of it."""
-        view, rule = self._batches.view(int(event.batch)), outcome_rule(event.rule)
+        view, rule = self._batches.view(int(event.batch)), rates_rule(event.rule)
         outcomes = or_refusal(lambda: outcomes_of(view.rows, rule)) if rule.selected.strip() else None
         impact = None
-        if isinstance(outcomes, Outcomes) and outcomes.rows:
+        if isinstance(outcomes, Outcomes) and outcomes.pairs:
             pairs = outcomes.pairs
-            impact = or_refusal(lambda: impact_table(pairs, bool(event.rule.get("small"))))
+            impact = or_refusal(lambda: impact_table(pairs, rule.exclude_small))
         return reply(event, impact_message(view, rule, outcomes, impact))
 
     @shown_to(EXPORT)
     def export(self, event: gr.EventData) -> str:
         """Write the rows, the totals or the impact ratios for download."""
-        batch_id, kind = int(event.batch), str(event.kind)
+        kind, view = str(event.kind), self._batches.view(int(event.batch))
         if kind == "rows":
-            text = rows_csv(self._batches.view(batch_id).rows)
+            text = rows_csv(view.rows)
         elif kind == "groups":
-            text = groups_csv(self._batches.view(batch_id).groups)
+            text = groups_csv(view.groups)
         elif kind == "impact":
-            small = bool(event.rule.get("small"))
-            text = impact_csv(self._batches.impact(batch_id, outcome_rule(event.rule), small)[0])
+            rule = rates_rule(event.rule)
+            text = impact_csv(impact_table(outcomes_of(view.rows, rule).pairs, rule.exclude_small))
         else:
             raise ServiceError(f"There is no file {kind!r}; choose rows, groups or impact.")
-        return str(write_text(Path(self._folder.name) / f"coft-audit-batch-{batch_id}-{kind}.csv", text))
+        return str(write_text(self._file(view.id, f"-{kind}.csv"), text))
 
     @shown_to(EXPORT)
     def formal(self, event: gr.EventData) -> str:
         """Write the batch's formal report for download, with selection rates where the page has a rule."""
-        rule = outcome_rule(event.rule)
-        read = RatesRule(**asdict(rule), exclude_small=bool(event.rule.get("small")))
-        batch, kind = audited_batch(self._batches.view(int(event.batch)), read), str(event.kind)
+        batch, kind = audited_batch(self._batches.view(int(event.batch)), rates_rule(event.rule)), str(event.kind)
         statement = Statement(str(event.auditor), str(event.question), str(event.language))
         content = self._reports.formal_batch(batch, statement, kind)
-        return str(write_bytes(Path(self._folder.name) / f"coft-audit-batch-{batch.id}{SUFFIXES[kind]}", content))
+        return str(write_bytes(self._file(batch.id, SUFFIXES[kind]), content))
+
+    def _file(self, batch_id: int, suffix: str) -> Path:
+        return Path(self._folder.name) / f"coft-audit-batch-{batch_id}{suffix}"
 
     def _shown(self, event: gr.EventData, said: str = "") -> Reply:
         query = batch_query(event.query)
         view = self._batches.view(query.batch, query.order, query.descending)
         return reply(event, batch_message(view, query, said))
 
-
-CHANGED = "(...values) => coft.batches.settings(values)"
-"""Runs in the browser with all values whenever one changes."""
 
 SEEDS = [
     ("A seed for each context: rows of one context share their draws, others do not", "contexts"),
@@ -366,18 +355,9 @@ class NewBatch:
 
 
 def new_batch(services: Services, handlers: BatchFormHandlers) -> NewBatch:
-    """Place the controls in three columns: prompts, settings, and the run."""
+    """Place prompts and run in two columns, and below them the settings, folded into a line."""
     fields: dict[str, Component] = {}
     part = prompt_part(handlers.prompts)
-    with gr.Column(elem_classes=["rail", "batchrail"], min_width=0, elem_id="settings"):
-        markup('<div class="bar"><h2>Settings</h2><span class="hint">the same for every prompt</span></div>')
-        rail = settings_controls(AuditSettings(), services[AuditService].masked_families)
-        fields["proceed"] = gr.Checkbox(
-            False,
-            label="Audit without certificate where the calibration does not fit",
-            visible=False,
-            elem_id="proceed",
-        )
     with gr.Column(elem_classes=["group"], elem_id="go"):
         markup("<h2>Before you run</h2>")
         fields["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="batch-name")
@@ -385,26 +365,21 @@ def new_batch(services: Services, handlers: BatchFormHandlers) -> NewBatch:
         hint("Needs a calibration by group, and a group in each row.")
         fields["seeds"] = gr.Radio(SEEDS, value="contexts", label="Seeds", elem_classes=["stacked"], elem_id="seeds")
         estimate = markup(UNTRIED, "estimate")
+        fields["proceed"] = gr.Checkbox(
+            False,
+            label="Audit without certificate where the calibration does not fit",
+            visible=False,
+            elem_id="proceed",
+        )
         with gr.Row(elem_classes=["go"]):
             check = gr.Button("Check and estimate", interactive=False, elem_id="check")
             run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
+    rail = folded_settings(services, "batch", AuditSettings())
     return NewBatch(part, fields, rail, check, run, estimate)
 
 
 def wire_new(app: gr.Blocks, handlers: BatchFormHandlers, form: NewBatch, stage: gr.HTML) -> None:
     """Connect the form; a batch that begins is told to ``stage``, and a refused one names its rows."""
-    _wire_prompts(handlers, form)
-    app.load(None, form.rail.inputs, None, js=CHANGED)
-    app.load(handlers.opened, None, form.rail.inputs, **EVENT)
-    wire_settings(app, handlers.settings, form.rail, CHANGED, [form.fields["proceed"]])
-    part = form.part
-    began = form.run.click(
-        handlers.submit, [part.file, part.accept, *form.inputs[1:]], stage, trigger_mode="once", **EVENT
-    )
-    began.failure(handlers.check, form.inputs, [part.errors, part.accept], **EVENT)
-
-
-def _wire_prompts(handlers: BatchFormHandlers, form: NewBatch) -> None:
     part, preview = form.part, form.part.preview
     part.samples.sample(handlers.prompts.sample, None, part.file, **EVENT)
     read = part.file.change(handlers.prompts.parse, part.file, form.read, **EVENT)
@@ -419,6 +394,12 @@ def _wire_prompts(handlers: BatchFormHandlers, form: NewBatch) -> None:
     counted = checked.success(handlers.estimate, form.inputs, form.estimate, **EVENT)
     for event in (checked, counted):
         event.failure(lambda: NOT_TRIED, None, form.estimate, **EVENT)
+    app.load(None, form.rail.inputs, None, js=CHANGED)
+    app.load(handlers.opened, None, form.rail.inputs, **EVENT)
+    wire_settings(app, handlers.settings, form.rail, CHANGED, [form.fields["proceed"]])
+    begun = [part.file, part.accept, *form.inputs[1:]]
+    began = form.run.click(handlers.submit, begun, stage, trigger_mode="once", **EVENT)
+    began.failure(handlers.check, form.inputs, [part.errors, part.accept], **EVENT)
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -434,23 +415,18 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             apply_default_css=False,
             elem_classes=["coft"],
         )
-        form = _begin(services, handlers)
+        with gr.Column(elem_classes=["stack"], elem_id="batch-new", min_width=0):
+            with gr.Row(elem_classes=["asked"]):
+                form = new_batch(services, handlers)
+            markup(
+                '<div class="bar"><h2>Past batches</h2></div><div id="past" aria-busy="true" tabindex="-1"><p '
+                'class="sub">Loading …</p></div>'
+            )
         stage, plot = _open()
     place_downloads(services)
     file = gr.DownloadButton("Table", elem_id="batch-file", elem_classes=["offscreen"])
     wire_new(app, handlers, form, stage)
     _wire_open(BatchHandlers(services), stage, plot, file)
-
-
-def _begin(services: Services, handlers: BatchFormHandlers) -> NewBatch:
-    with gr.Column(elem_classes=["stack"], elem_id="batch-new", min_width=0):
-        with gr.Row(elem_classes=["asked"]):
-            form = new_batch(services, handlers)
-        markup(
-            '<div class="bar"><h2>Past batches</h2></div><div id="past" aria-busy="true" tabindex="-1"><p '
-            'class="sub">Loading …</p></div>'
-        )
-    return form
 
 
 def _open() -> tuple[gr.HTML, gr.Plot]:
@@ -469,17 +445,8 @@ def _open() -> tuple[gr.HTML, gr.Plot]:
 
 
 def _wire_open(handlers: BatchHandlers, stage: gr.HTML, plot: gr.Plot, file: gr.DownloadButton) -> None:
-    events = {
-        "find": On(handlers.find, stage),
-        "listed": On(handlers.listed, stage),
-        "cancel": On(handlers.cancel, stage),
-        "resume": On(handlers.resume, stage),
-        "delete": On(handlers.delete, stage),
-        "totals": On(handlers.totals, [stage, plot]),
-        "outcome": On(handlers.outcome, stage),
-        "export": On(handlers.export, file),
-        "formal": On(handlers.formal, file),
-    }
-    wired = wire(stage, events)
+    """Connect the open batch: each event is answered by the method of its name."""
+    shows = {"totals": [stage, plot], "export": file, "formal": file}
+    wired = wire(stage, {name: On(getattr(handlers, name), shows.get(name, stage)) for name in EVENTS})
     for name in ("export", "formal"):
         downloaded(wired[name], "batch-file", "coft.batches.written();")

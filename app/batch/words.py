@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from app.batch.impact import SMALL_SHARE, ImpactTable, OutcomeRule, Outcomes, ratio_interval
 from app.batch.rows import BatchQuery, GroupTotals, group_value
-from app.batch.service import BatchEstimate, BatchRequest, BatchService, BatchSummary, BatchView
+from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
 from app.shared.format import (
@@ -127,7 +127,9 @@ def batch_message(view: BatchView, query: BatchQuery, said: str = "") -> Reply:
         "batch": view.id,
         "name": view.name,
         "head": batch_head(view),
-        "finding": batch_lead(strongest_finding(view.rows), strong=any(_is_sensitive(row) for row in view.rows)),
+        "finding": batch_lead(
+            strongest_finding(view.rows), strong=any((row.max_log_ratio or 0.0) >= SENSITIVE for row in view.rows)
+        ),
         "status": batch_status(view),
         "progress": job_said(view.job),
         "running": view.running,
@@ -219,15 +221,11 @@ def strongest_finding(rows: Sequence[BatchRowView]) -> str:
     ratio, row = max(found, key=lambda pair: (pair[0], -pair[1].line))
     among = plural(len(found), "prompt")
     if (factor := factor_text(ratio)) is None:
-        return f"Every token of {among} is about as likely with the marked words shown as with them masked."
+        return f"Masking the marked words hardly changes the probability of any token of {among}."
     return (
-        f"{factor} times likelier or less likely with the marked words shown than with them masked: a token of line "
+        f"Masking the marked words changes the probability of a token by a factor of {factor} in line "
         f"{count(row.line)}, the largest effect in {among}."
     )
-
-
-def _is_sensitive(row: BatchRowView) -> bool:
-    return row.max_log_ratio is not None and row.max_log_ratio >= SENSITIVE
 
 
 def batch_lead(finding: str, strong: bool = False, ratio: bool = False) -> Markup:
@@ -252,11 +250,6 @@ def _ending(view: BatchView) -> tuple[str, bool]:
         why = f" {job.error}" if job.error else ""
         return f"The run {ENDED[job.status]}: {done}.{why} What is done is kept.", True
     return f"{done}.", bool(failed) or view.resumable
-
-
-def estimate_line(estimate: BatchEstimate) -> Markup:
-    """What a batch will take."""
-    return laid_out("batch/estimate.html", it=estimate)
 
 
 def batches_list(batches: Sequence[BatchSummary]) -> Markup:
@@ -322,18 +315,6 @@ def impact_finding(impact: ImpactTable) -> str:
     )
 
 
-def rule_words(rule: OutcomeRule) -> str:
-    """A rule as a sentence."""
-    kind = "the expression " if rule.regex else ""
-    case = ", letter case counting" if rule.match_case else ""
-    if rule.other.strip():
-        return (
-            f"Selected where {kind}“{rule.selected}” comes before “{rule.other}” in the continuation{case}; undecided "
-            "where neither stands."
-        )
-    return f"Selected where {kind}“{rule.selected}” stands in the continuation{case}; otherwise not selected."
-
-
 def _refused(sentence: str) -> Markup:
     return html('<p class="caution refused">{{ icon("tri") }}<span>{{ sentence }}</span></p>', sentence=sentence)
 
@@ -343,8 +324,8 @@ def _preview(rule: OutcomeRule, outcomes: Outcomes | str | None, most: int = 12)
         return NO_RULE
     if isinstance(outcomes, str):
         return _refused(outcomes)
-    selected, undecided = sum(row.selected for row in outcomes.rows), outcomes.undecided
-    counts = [("selected", selected), ("not selected", len(outcomes.rows) - selected)]
+    selected, undecided = sum(chosen for _, chosen in outcomes.pairs), outcomes.undecided
+    counts = [("selected", selected), ("not selected", len(outcomes.pairs) - selected)]
     if rule.other.strip():
         counts.append(("undecided", len(undecided)))
     if outcomes.unfinished:
@@ -362,7 +343,7 @@ def _report(
         return _refused(impact)
     return from_file(
         "batch/report.html",
-        rule=rule_words(rule),
+        rule=rule,
         rows=impact_rows(impact),
         finding=impact_finding(impact),
         notes=(*impact.notes, *outcomes.notes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.paths.runs import PARTED, beginning_text
+from app.paths.runs import PARTED
 from app.paths.types import Analysis
 from coft_core.paths.parting import Parting
 
@@ -64,7 +64,7 @@ def _behind(
             small, others = small + height, others + (height > 0)
             continue
         last = _only_way(analysis, child, partings)
-        text = beginning_text(analysis, last)[len(beginning_text(analysis, cell.node)) :]
+        text = analysis.beginning(last).removeprefix(analysis.beginning(cell.node))
         # What stands at the end of a run is thinking only if all before it is, but for a second thinking.
         thought = last in analysis.thought and child in analysis.thought
         following = Cell(last, text, cell.column + 1, top, height, partings.get(last), thought=thought)

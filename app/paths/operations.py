@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -41,13 +41,6 @@ LENGTH = "tokens"
 """What programs say of a run beside its question."""
 ASKED = ("yes", "no", "regex", "match_case", "scorer", "threshold", "called")
 """What programs say of a question."""
-
-
-class Found(NamedTuple):
-    """A run, and what is computed of it."""
-
-    view: PathsView
-    analysis: Analysis
 
 
 def sampling_from_json(given: Json | None) -> PathsRequest:
@@ -87,15 +80,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part for piece in text.split(",") if (part := piece.strip()))
 
 
-def _found(wired: Services, run_id: int) -> Found:
-    view = wired[PathsService].view(run_id)
-    return Found(view, wired[PathsService].analysis(view))
+def _found(wired: Services, run_id: int) -> Analysis:
+    service = wired[PathsService]
+    return service.analysis(service.view(run_id))
 
 
-def _found_json(found: Found) -> dict[str, Any]:
-    view, analysis = found
-    sentences = {"result": result_sentences(view, analysis), "notes": reservations(view, analysis)}
-    return sentences | view_json(view, analysis)
+def _found_json(found: Analysis) -> dict[str, Any]:
+    return {"result": result_sentences(found), "notes": reservations(found), **view_json(found)}
 
 
 def _summary_json(view: PathsView) -> dict[str, Any]:
@@ -112,7 +103,7 @@ def _summary_json(view: PathsView) -> dict[str, Any]:
     }
 
 
-def _follow(wired: Services, begun: JobView, quiet: bool) -> Found:
+def _follow(wired: Services, begun: JobView, quiet: bool) -> Analysis:
     """Wait for a run; one that ended early is shown as far as it came."""
     try:
         job = wait_for(wired, begun.id, quiet)
@@ -124,30 +115,30 @@ def _follow(wired: Services, begun: JobView, quiet: bool) -> Found:
     return _found(wired, job.id)
 
 
-def _write(wired: Services, found: Found, folder: Path) -> str:
+def _write(wired: Services, found: Analysis, folder: Path) -> str:
     """Write paths.csv, estimates.csv and partings.csv into this folder."""
-    service, (view, _) = wired[PathsService], found
-    paths = [write_text(folder / f"{table}.csv", service.csv(view.id, table)) for table in TABLES]
+    service, run_id = wired[PathsService], found.view.id
+    paths = [write_text(folder / f"{table}.csv", service.csv(run_id, table)) for table in TABLES]
     return f"Tables: {', '.join(str(path) for path in paths)}"
 
 
-def _print(found: Found) -> None:
+def _print(found: Analysis) -> None:
     """The result in a sentence for each comparison, the worlds with their shares, and where they part."""
-    view, analysis = found
+    view = found.view
     print(f"{view.name} (paths {view.id}), {view.request.settings.model}")
-    for sentence in result_sentences(view, analysis):
+    for sentence in result_sentences(found):
         print(sentence)
     print()
     for number, item in enumerate(view.worlds):
-        share = analysis.estimates[number] if analysis.estimates else None
+        share = found.estimates[number] if found.estimates else None
         answered = f", {percent(share)} {interval(share)}, {share.unscored} unscored" if share else ""
         print(f"{item.world.label}: {len(item.paths)} paths{answered}; {threshold_sentence(item)}")
         print(f"   {shown_prompt(item.world)}")
-    for apart in analysis.apart:
-        found_here = first_parting(analysis, apart)
-        where = "no parting found" if found_here is None else f"part with total variation {distance(found_here)}"
-        print(f"{view.worlds[0].world.label} and {view.worlds[apart.world].world.label}: {where}")
-    for note in reservations(view, analysis):
+    for apart in found.apart:
+        parting = first_parting(found, apart)
+        where = "no parting found" if parting is None else f"part with total variation {distance(parting)}"
+        print(f"{found.labels[0]} and {found.labels[apart.world]}: {where}")
+    for note in reservations(found):
         print(f"Note: {note}")
 
 
@@ -199,7 +190,7 @@ def list_paths(wired: Services) -> tuple[PathsView, ...]:
 
 
 @operation(need=READ, json=_found_json)
-def sampled_paths(wired: Services, run_id: int) -> Found:
+def sampled_paths(wired: Services, run_id: int) -> Analysis:
     """Show what a run of sampled paths has drawn.
 
     Args:
@@ -295,12 +286,12 @@ def paths(
     return sample_paths.call(wired, prompt, request, spans_of(spans), settings)
 
 
-def _either_json(found: Found | tuple[PathsView, ...]) -> Any:
-    return _found_json(found) if isinstance(found, Found) else [_summary_json(view) for view in found]
+def _either_json(found: Analysis | tuple[PathsView, ...]) -> Any:
+    return _found_json(found) if isinstance(found, Analysis) else [_summary_json(view) for view in found]
 
 
-def _print_either(found: Found | tuple[PathsView, ...]) -> None:
-    if isinstance(found, Found):
+def _print_either(found: Analysis | tuple[PathsView, ...]) -> None:
+    if isinstance(found, Analysis):
         _print(found)
     else:
         _print_list(found)
@@ -309,7 +300,7 @@ def _print_either(found: Found | tuple[PathsView, ...]) -> None:
 @command("trees", json=_either_json, text=_print_either)
 def trees(
     wired: Services, run_id: Annotated[int | None, typer.Argument(metavar="NUMBER")] = None
-) -> Found | tuple[PathsView, ...]:
+) -> Analysis | tuple[PathsView, ...]:
     """List sampled paths, or show one run.
 
     Args:

@@ -11,38 +11,23 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.audit.panel import SettingsHandlers, prompt_events, wire_settings
-from app.audit.service import AuditService
+from app.audit.panel import DraftHandlers, folded_settings, message_wire, prompt_events, wire_settings
 from app.paths.service import TABLES, PathsService
-from app.paths.types import LONGEST, MOST_PATHS, PathsRequest, Question
+from app.paths.types import LONGEST, MOST_PATHS, Analysis, PathsRequest, Question
 from app.paths.words import EMPTY, PLACES, beginning_html, numbers_html, opened_html, result_html, runs_list, tree_html
-from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.events import LATEST, MULTIPLE, On, downloaded, or_refusal, reply, shown, shown_to, wire
+from app.shared.events import LATEST, MULTIPLE, On, downloaded, shown, shown_to, wire
 from app.shared.job_watch import JobPart, JobWatch, job_part, wire_watched
 from app.shared.markup import hint, html, listing, markup
 from app.shared.needs import EXPORT, READ
-from app.shared.prompt_words import draft_message, spans_from
-from app.shared.settings_rail import (
-    CHANGED,
-    FIELDS,
-    SettingsRail,
-    control_values,
-    default_calibration,
-    settings_from,
-    settings_rail,
-    terms,
-    without_parameters,
-)
+from app.shared.prompt_words import spans_from
+from app.shared.settings_rail import CHANGED, SettingsRail, settings_from, terms
 from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 
 USUAL = PathsRequest("")
 SCRIPT = "coft.paths.mount(trigger, props, watch, ['open', 'run'])"
-CHOICES = ("calibration_id", "group", "user_list_id")
-"""Controls of the rail whose choices come from the store."""
-
 WAYS = [("No question", "none"), ("Words or expressions", "words"), ("A classifier", "scorer")]
 PRONOUNS = ("she", "he", "they")
 
@@ -93,42 +78,23 @@ def request_from_form(prompt: str, spans: object, given: dict[str, Any], setting
     )
 
 
-class PathsHandlers(SettingsHandlers):
+class PathsHandlers(DraftHandlers):
     """What the page asks of the services; every method answers one event."""
+
+    offers_to_proceed = True
 
     def __init__(self, services: Services, names: Sequence[str] = ()) -> None:
         """The folder for downloads lives as long as the page; ``names`` are those of the form's controls."""
         super().__init__(services)
         self._paths = services[PathsService]
-        self._library = services[SessionLibrary]
         self._names = tuple(names)
         self._folder = tempfile.TemporaryDirectory(prefix="coft-paths-")
         self.watch = JobWatch(self._paths, self._paths.submit)
 
     @shown_to(READ)
-    def describe_calibration(self, *values: object) -> list[object]:
-        """Say what the rail says of the calibration, and offer to go on where it does not fit."""
-        fit = or_refusal(lambda: self._audits.fit(settings_from(without_parameters(values))))
-        misfit = not isinstance(fit, str) and bool(fit.differences)
-        return [*super().describe_calibration(*values), gr.Checkbox(visible=misfit)]
-
-    @shown_to(READ)
     def open(self, event: gr.EventData) -> list[object]:
         """Take over a stored session's prompt, spans and settings, or begin with nothing."""
-        stored = self.stored()
-        if event.session is None:
-            settings = AuditSettings(calibration_id=default_calibration(stored.calibrations, None))
-            message: dict[str, object] = {"kind": "blank", "settings": control_values(settings, stored)}
-            updates = self.updates(settings, stored)
-            # The other controls show the defaults already, and may have been moved since the page was asked for.
-            kept = [u if name in CHOICES else gr.skip() for name, u in zip(FIELDS, updates, strict=True)]
-            return [reply(event, message), *kept]
-        draft = self._library.prefill(int(event.session))
-        request = draft.request
-        preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
-        message = draft_message(request, draft.notes, preview)
-        message["settings"] = control_values(request.settings, stored)
-        return [reply(event, message), *self.updates(request.settings, stored)]
+        return self.begun(event)
 
     @shown
     def run(self, event: gr.EventData, shown_id: int | None, *values: Any) -> list[Any]:
@@ -150,16 +116,14 @@ class PathsHandlers(SettingsHandlers):
         listed = runs_list(self._paths.list(), shown_id)
         if shown_id is None:
             return [listed, EMPTY, "", "", "", gr.HTML(visible=False)]
-        view = self._paths.view(shown_id)
-        analysis = self._paths.analysis(view)
-        said, tree, numbers = (made(view, analysis) for made in (result_html, tree_html, numbers_html))
-        return [listed, said, tree, numbers, beginning_html(view, analysis, None), gr.HTML(visible=True)]
+        analysis = self._analysis(shown_id)
+        said, tree, numbers = (made(analysis) for made in (result_html, tree_html, numbers_html))
+        return [listed, said, tree, numbers, beginning_html(analysis, None), gr.HTML(visible=True)]
 
     @shown_to(READ)
     def node(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Look at a beginning."""
-        view = self._paths.view(self._chosen(shown_id))
-        return [beginning_html(view, self._paths.analysis(view), int(event.id)), ""]
+        return [beginning_html(self._analysis(shown_id), int(event.id)), ""]
 
     @shown
     def audit(self, event: gr.EventData, shown_id: int | None) -> str:
@@ -171,6 +135,9 @@ class PathsHandlers(SettingsHandlers):
     def table(self, event: gr.EventData, shown_id: int | None) -> str:
         """Write a table for download."""
         return str(self._paths.write_csv(self._chosen(shown_id), TABLES[int(event.id)], Path(self._folder.name)))
+
+    def _analysis(self, shown_id: int | None) -> Analysis:
+        return self._paths.analysis(self._paths.view(self._chosen(shown_id)))
 
     def _chosen(self, shown_id: int | None) -> int:
         if shown_id is None:
@@ -189,7 +156,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         with gr.Row(elem_classes=["beside-prompt"]):
             with gr.Column(min_width=0, elem_classes=["group"]):
                 editor = span_editor()
-                rail = _settings(services)
+                rail = folded_settings(services, "paths", USUAL.settings)
             with gr.Column(min_width=0, elem_classes=["stack"]):
                 form = _form()
                 jobs = job_part(form.run, form.cancel, resumable=False)
@@ -197,11 +164,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                     markup('<div class="bar"><h2>Past runs</h2></div>')
                     runs = listing("runs", "show")
         result = _result()
-    # A component without content, because Gradio renders a component's whole template anew with each message.
-    stage = gr.HTML(
-        html_template="<span></span>", js_on_load=SCRIPT, apply_default_css=False, elem_id="paths-wire",
-        elem_classes=["wire"],
-    )  # fmt: skip
+    stage = message_wire("paths-wire", SCRIPT)
     handlers = PathsHandlers(services, list(form.controls))
     _wire(app, handlers, _Parts(editor, rail, form, jobs, runs, result, stage))
 
@@ -258,15 +221,6 @@ def _wire(app: gr.Blocks, handlers: PathsHandlers, parts: _Parts) -> None:
         result.tables.table(handlers.table, shown_id, result.file, **MULTIPLE),
         "paths-file",
     )
-
-
-def _settings(services: Services) -> SettingsRail:
-    """The settings of an audit, folded; the paths' length is among them."""
-    with (
-        gr.Accordion("Settings", open=False, elem_classes=["fold", "paths-settings"], elem_id="paths-settings"),
-        gr.Column(elem_classes=["rail"], min_width=0),
-    ):
-        return settings_rail(USUAL.settings, services[AuditService].masked_families)
 
 
 def _form() -> _Form:

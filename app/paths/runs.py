@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -12,7 +12,7 @@ from app.paths.types import Analysis, Apart, PathsRequest, PathsView, World, Wor
 from app.shared.files import to_csv
 from app.shared.json import settings_json
 from coft_core.paths.parting import Difference, beginnings_by_depth, partings
-from coft_core.paths.question import Comparison, ShareEstimate, compare, estimate
+from coft_core.paths.question import Comparison, compare, estimate
 from coft_core.paths.sample import Path
 from coft_core.paths.tree import PathTree, merge_paths
 from coft_core.text.thinking import Part
@@ -81,6 +81,7 @@ def analysis_of(view: PathsView) -> Analysis:
     seed = view.request.settings.seed
     outcomes = [item.outcomes for item in view.worlds] if view.asked else []
     return Analysis(
+        view=view,
         tree=tree,
         tokens=_tokens(view, tree),
         apart=tuple(
@@ -113,18 +114,9 @@ def _thought(view: PathsView, tree: PathTree) -> frozenset[int]:
     return frozenset(node for node in range(len(tree.nodes)) if parts.get(tree.beginning(node)) == "thinking")
 
 
-def beginning_text(analysis: Analysis, node: int) -> str:
-    """The text of a beginning; empty for the root."""
-    parts: list[str] = []
-    while node > 0:
-        parts.append(analysis.tokens[node])
-        node = analysis.tree.nodes[node].parent
-    return "".join(reversed(parts))
-
-
-def view_json(view: PathsView, analysis: Analysis) -> dict[str, Any]:
+def view_json(analysis: Analysis) -> dict[str, Any]:
     """A run with all that is computed of it, as plain JSON; shares are probabilities."""
-    labels = [item.world.label for item in view.worlds]
+    view, first = analysis.view, analysis.labels[0]
     return {
         "id": view.id,
         "name": view.name,
@@ -137,15 +129,14 @@ def view_json(view: PathsView, analysis: Analysis) -> dict[str, Any]:
         "paths_asked": view.request.paths,
         "paths_drawn": view.drawn,
         "worlds": [_world_json(item) for item in view.worlds],
-        "estimates": [_estimate_json(label, item) for label, item in zip(labels, analysis.estimates, strict=False)],
-        "comparisons": [_comparison_json(labels, analysis, item) for item in analysis.comparisons],
-        "partings": [
-            {"first": labels[0], "second": labels[apart.world], **row}
-            for apart in analysis.apart
-            for row in _partings(analysis, apart)
+        "estimates": [
+            {"world": label, "share": item.share, **asdict(item)}
+            for label, item in zip(analysis.labels, analysis.estimates, strict=False)
         ],
+        "comparisons": [_comparison_json(analysis, item) for item in analysis.comparisons],
+        "partings": _partings(analysis),
         "depths": [
-            {"first": labels[0], "second": labels[apart.world], "depth": depth, **_difference(found)}
+            {"first": first, "second": analysis.labels[apart.world], "depth": depth, **_difference(found)}
             for apart in analysis.apart
             for depth, found in enumerate(apart.depths, start=1)
         ],
@@ -155,10 +146,10 @@ def view_json(view: PathsView, analysis: Analysis) -> dict[str, Any]:
                 "parent": None if node.parent < 0 else node.parent,
                 "depth": node.depth,
                 "token": analysis.tokens[number],
-                "shares": [analysis.tree.share(number, world) for world in range(len(labels))],
+                "shares": analysis.shares(number),
             }
             for number, node in enumerate(analysis.tree.nodes)
-            if max(analysis.tree.share(number, world) for world in range(len(labels))) >= LEAST_SHARE
+            if max(analysis.shares(number)) >= LEAST_SHARE
         ],
     }
 
@@ -174,30 +165,19 @@ def _world_json(item: WorldPaths) -> dict[str, Any]:
         "paths": len(item.paths),
         "thresholds_held": item.held if item.has_thresholds else None,
         "drawn": [
-            {
-                "seed": path.seed,
-                "text": path.text,
-                "tokens": list(path.tokens),
-                "finished": path.finished,
-                "thresholds": list(path.thresholds),
-                "outcome": item.outcomes[number] if item.outcomes else None,
-                **({"thinking": _thinking(path), "answer": path.answer} if item.thinks else {}),
-            }
+            {name: getattr(path, name) for name in ("seed", "text", "tokens", "finished", "thresholds")}
+            | {"outcome": item.outcomes[number] if item.outcomes else None}
+            | ({"thinking": _thinking(path), "answer": path.answer} if item.thinks else {})
             for number, path in enumerate(item.paths)
         ],
     }
 
 
-def _estimate_json(label: str, item: ShareEstimate) -> dict[str, Any]:
-    return {"world": label, "share": item.share, **asdict(item)}
-
-
-def _comparison_json(labels: Sequence[str], analysis: Analysis, item: Comparison) -> dict[str, Any]:
-    shares = [analysis.estimates[world].share for world in (item.first, item.second)]
+def _comparison_json(analysis: Analysis, item: Comparison) -> dict[str, Any]:
     return {
-        "first": labels[item.first],
-        "second": labels[item.second],
-        "difference": None if None in shares else cast(float, shares[0]) - cast(float, shares[1]),
+        "first": analysis.labels[item.first],
+        "second": analysis.labels[item.second],
+        "difference": analysis.difference(item),
         "paired_difference": item.bet.difference,
         "low": item.bet.low,
         "high": item.bet.high,
@@ -208,29 +188,27 @@ def _comparison_json(labels: Sequence[str], analysis: Analysis, item: Comparison
     }
 
 
-def _partings(analysis: Analysis, apart: Apart) -> list[dict[str, Any]]:
+def _partings(analysis: Analysis) -> list[dict[str, Any]]:
     return [
         {
+            "first": analysis.labels[0],
+            "second": analysis.labels[apart.world],
             "node": item.node,
-            "beginning": beginning_text(analysis, item.node),
+            "beginning": analysis.beginning(item.node),
             "next_token": analysis.tree.nodes[item.node].depth + 1,
             "paths": list(item.visits),
             **_difference(item.difference),
             "adjusted_p": item.adjusted,
             "parts": item.adjusted <= PARTED,
         }
+        for apart in analysis.apart
         for item in apart.partings
     ]
 
 
 def _difference(found: Difference) -> dict[str, float]:
-    return {
-        "total_variation": found.distance,
-        "low": found.low,
-        "high": found.high,
-        "by_chance": found.by_chance,
-        "p_value": found.p_value,
-    }
+    fields = asdict(found)
+    return {"total_variation": fields.pop("distance"), **fields}
 
 
 PATH_COLUMNS = ("world", "path", "seed", "text", "tokens", "finished", "thresholds", "held", "outcome")
@@ -275,38 +253,24 @@ def paths_csv(view: PathsView) -> str:
     )
 
 
-def estimates_csv(view: PathsView, analysis: Analysis) -> str:
+def estimates_csv(analysis: Analysis) -> str:
     """The share of each world, and its difference from the first world's; each row says how the run stands."""
     rows = []
-    labels = [item.world.label for item in view.worlds]
-    against = {item.second: _comparison_json(labels, analysis, item) for item in analysis.comparisons}
-    for number, (item, found) in enumerate(zip(view.worlds, analysis.estimates, strict=False)):
-        compared = against.get(number, {})
-        rows.append(
-            dict.fromkeys(ESTIMATE_COLUMNS)
-            | {"world": item.world.label, "paths": len(item.paths), "share": found.share, **asdict(found)}
-            | {name: compared[name] for name in ("difference", "alpha", "p_value", "decided_after") if compared}
-            | ({"against": compared["first"]} if compared else {})
-            | ({f"difference_{end}": compared[end] for end in ("low", "high")} if compared else {})
-            | {"run": view.status}
-        )
+    against = {item.second: _comparison_json(analysis, item) for item in analysis.comparisons}
+    for number, (item, found) in enumerate(zip(analysis.view.worlds, analysis.estimates, strict=False)):
+        own = {"world": item.world.label, "paths": len(item.paths), "share": found.share, "run": analysis.view.status}
+        rows.append(dict.fromkeys(ESTIMATE_COLUMNS) | asdict(found) | own)
+        if (compared := against.get(number)) is not None:
+            rows[-1] |= {name: compared[name] for name in ("difference", "alpha", "p_value", "decided_after")}
+            rows[-1] |= {"against": compared["first"]}
+            rows[-1] |= {f"difference_{end}": compared[end] for end in ("low", "high")}
     return to_csv(ESTIMATE_COLUMNS, rows)
 
 
-def partings_csv(view: PathsView, analysis: Analysis) -> str:
+def partings_csv(analysis: Analysis) -> str:
     """How the worlds go on behind every beginning that was tested."""
-    labels = [item.world.label for item in view.worlds]
+    rows = _partings(analysis)
     return to_csv(
         PARTING_COLUMNS,
-        (
-            {
-                **row,
-                "first": labels[0],
-                "second": labels[apart.world],
-                "paths_first": row["paths"][0],
-                "paths_second": row["paths"][1],
-            }
-            for apart in analysis.apart
-            for row in _partings(analysis, apart)
-        ),
+        ({**row, "paths_first": row["paths"][0], "paths_second": row["paths"][1]} for row in rows),
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from app.paths.runs import PARTED, beginning_text
+from app.paths.runs import PARTED
 from app.paths.types import Analysis, Apart, PathsView, WorldPaths
 from app.shared.format import count, plural, quoted
 from coft_core.conformal.informative import BY_CONSTRUCTION
@@ -17,26 +15,40 @@ MOST_NAMED = 30
 STATED = {"cancelled": "was cancelled", "interrupted": "was interrupted", "failed": "failed", "running": "is at work"}
 
 
-def result_sentences(view: PathsView, analysis: Analysis) -> list[str]:
+def result_sentences(analysis: Analysis) -> list[str]:
     """The run's result: its question's answer where it has one, else where its worlds part."""
+    first = f"“{analysis.labels[0]}”"
     if analysis.comparisons:
-        return [_compared(view, analysis, item) for item in analysis.comparisons]
+        return [_compared(analysis, item) for item in analysis.comparisons]
     if analysis.estimates:
         (only,) = analysis.estimates
-        return [f"{_label(view, 0)} {percent(only)} {called(view)} {interval(only)} of {_scored(only)}."]
+        scored = plural(only.yes + only.no, "scored path")
+        return [f"{first} {percent(only)} {called(analysis.view)} {interval(only)} of {scored}."]
     if not analysis.apart:
-        return [f"{plural(view.drawn, 'path')} {_label(view, 0)}."]
-    return [parting_sentence(view, analysis, apart) for apart in analysis.apart]
+        return [f"{plural(analysis.view.drawn, 'path')} {first}."]
+    return [parting_sentence(analysis, apart) for apart in analysis.apart]
 
 
-def parting_sentence(view: PathsView, analysis: Analysis, apart: Apart) -> str:
+def _compared(analysis: Analysis, item: Comparison) -> str:
+    one, other, bet = analysis.estimates[item.first], analysis.estimates[item.second], item.bet
+    first, second = (f"“{analysis.labels[world]}”" for world in (item.first, item.second))
+    difference = analysis.difference(item)
+    if not bet.pairs or difference is None:
+        return f"{first} and {second}: no path of one of them is scored, so nothing is said."
+    return (
+        f"{first} {percent(one)} {called(analysis.view)}, {second} {percent(other)}: difference {points(difference)} "
+        f"points [{points(bet.low)}, {points(bet.high)}], {decided_text(analysis.view, item)}."
+    )
+
+
+def parting_sentence(analysis: Analysis, apart: Apart) -> str:
     """Where another world first parts from the first one."""
     found = first_parting(analysis, apart)
-    names = f"{_label(view, 0)} and {_label(view, apart.world)}"
+    names = f"“{analysis.labels[0]}” and “{analysis.labels[apart.world]}”"
     if found is None:
         tested = plural(len(apart.partings), "tested beginning")
         return f"{names}: no parting was found behind {tested}; each has at least {LEAST_VISITS} paths of both."
-    text = beginning_text(analysis, found.node)
+    text = analysis.beginning(found.node)
     behind = f"behind {quoted(text)}" if text else "at the first token"
     return f"{names} part {behind}: total variation {distance(found)}, {found.difference.by_chance:.2f} by chance."
 
@@ -52,13 +64,13 @@ def distance(item: Parting) -> str:
     return f"{item.difference.distance:.2f} [{item.difference.low:.2f}, {item.difference.high:.2f}]"
 
 
-def reservations(view: PathsView, analysis: Analysis) -> list[str]:
+def reservations(analysis: Analysis) -> list[str]:
     """What must be said with the result."""
     said: list[str] = []
+    view = analysis.view
     if view.status != "done":
-        said.append(
-            f"This run {STATED.get(view.status, view.status)} after {view.drawn} of {view.request.paths} paths."
-        )
+        stated = STATED.get(view.status, view.status)
+        said.append(f"This run {stated} after {view.drawn} of {view.request.paths} paths.")
     for item in view.worlds:
         if item.unended:
             said.append(
@@ -67,7 +79,7 @@ def reservations(view: PathsView, analysis: Analysis) -> list[str]:
                 f"{' and are in no share' if view.asked else ''}."
             )
     if any(item.thinks for item in view.worlds) and view.asked:
-        said.append("The question is asked of the answers alone, not of the thinking before them.")
+        said.append("The question is only asked of the answers, not of the thinking before them.")
     for item, found in zip(view.worlds, analysis.estimates, strict=False):
         if neither := found.unscored - item.unended:
             said.append(f"{plural(neither, 'path')} “{item.world.label}” answered neither way: in no share.")
@@ -123,30 +135,3 @@ def decided_text(view: PathsView, item: Comparison) -> str:
     if item.decided_after is None:
         return f"not decided after {plural(view.drawn, 'path')} of each world"
     return f"decided after {plural(item.decided_after, 'path')} of each world"
-
-
-def _compared(view: PathsView, analysis: Analysis, item: Comparison) -> str:
-    first, second = analysis.estimates[item.first], analysis.estimates[item.second]
-    bet = item.bet
-    if not bet.pairs:
-        return (
-            f"{_label(view, 0)} and {_label(view, item.second)}: no path of one of them is scored, so nothing is said."
-        )
-    apart = (first.share or 0.0) - (second.share or 0.0)
-    return (
-        f"{_label(view, 0)} {percent(first)} {called(view)}, {_label(view, item.second)} {percent(second)}: difference "
-        f"{points(apart)} points [{points(bet.low)}, {points(bet.high)}], {decided_text(view, item)}."
-    )
-
-
-def _label(view: PathsView, world: int) -> str:
-    return f"“{view.worlds[world].world.label}”"
-
-
-def _scored(item: ShareEstimate) -> str:
-    return plural(item.yes + item.no, "scored path")
-
-
-def labels(view: PathsView) -> Sequence[str]:
-    """The worlds' names in their order."""
-    return [item.world.label for item in view.worlds]

@@ -129,9 +129,9 @@ class PathsService(RunOfJobs[PathsView]):
         if table == "paths":
             return paths_csv(view)
         if table == "estimates":
-            return estimates_csv(view, self.analysis(view))
+            return estimates_csv(self.analysis(view))
         if table == "partings":
-            return partings_csv(view, self.analysis(view))
+            return partings_csv(self.analysis(view))
         raise ServiceError(f"There is no table {table!r}; choose one of {', '.join(TABLES)}.")
 
     def _plan(self, world: World) -> Plan:

@@ -141,14 +141,37 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What is computed of a run."""
+    """A run with what is computed of it."""
 
+    view: PathsView
     tree: PathTree
     tokens: tuple[str, ...]
     apart: tuple[Apart, ...]
     estimates: tuple[ShareEstimate, ...]
     comparisons: tuple[Comparison, ...]
     thought: frozenset[int] = frozenset()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The worlds' names in their order."""
+        return tuple(item.world.label for item in self.view.worlds)
+
+    def beginning(self, node: int) -> str:
+        """The text of a beginning; empty for the root."""
+        parts: list[str] = []
+        while node > 0:
+            parts.append(self.tokens[node])
+            node = self.tree.nodes[node].parent
+        return "".join(reversed(parts))
+
+    def shares(self, node: int) -> list[float]:
+        """The share of each world's paths that begin so."""
+        return [self.tree.share(node, world) for world in range(len(self.view.worlds))]
+
+    def difference(self, item: Comparison) -> float | None:
+        """How much more often the first of two compared worlds answers yes; None where one has no scored path."""
+        first, second = (self.estimates[world].share for world in (item.first, item.second))
+        return None if first is None or second is None else first - second
 
 
 @dataclass(frozen=True, slots=True)

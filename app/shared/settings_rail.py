@@ -226,17 +226,12 @@ class SettingsRail:
         return [self.controls[name] for name in FIELDS]
 
 
-def settings_rail(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
-    """Place the controls with their defaults; ``families`` are those that are masked."""
-    place("shared/railhead.html", "coft.frame.rail(element)")
-    return settings_controls(defaults, families)
-
-
 FOLDS = {"sampling": "Sampling", "masking": "Masking", "prompt": "Prompt format", "length": "Length and seed"}
 
 
-def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
-    """The controls without the rail's head, for a page that has a heading of its own."""
+def settings_rail(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
+    """Place the controls with their defaults; ``families`` are those that are masked."""
+    place("shared/railhead.html", "coft.frame.rail(element)")
     put: dict[str, Component] = {}
     put["model"] = gr.Dropdown(
         [("demo, embedded", "demo")], value=defaults.model, label="Model", allow_custom_value=True

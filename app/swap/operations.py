@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,8 +20,8 @@ from app.shared.terminal import POLICY_KEYS, spans_of
 from app.shared.wiring import Services
 from app.swap.distributions import swap_csv
 from app.swap.service import SwapService
-from app.swap.types import SwapRequest, SwapResult
-from app.swap.words import swap_json
+from app.swap.types import SwapChain, SwapRequest, SwapResult
+from coft_core.step_numbers import step_numbers
 
 SHOWN = 8
 """Candidates whose probabilities are printed."""
@@ -62,6 +62,37 @@ class SwapOptions(DecodingOptions):
 
 def _names(text: str | None) -> tuple[str, ...]:
     return () if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def swap_json(result: SwapResult) -> dict[str, Any]:
+    """A comparison: variants with their chains, candidates and distances of the compared token, and notes."""
+    labels = [outcome.variant.label for outcome in result.outcomes]
+    return {
+        "step": result.answer_step + 1,
+        "views": list(result.views),
+        "variants": [
+            {
+                **asdict(outcome.variant),
+                "masked_like_first": outcome.masked_like_first,
+                "vanilla": _chain_json(outcome.vanilla),
+                "policy": _chain_json(outcome.policy),
+            }
+            for outcome in result.outcomes
+        ],
+        "tokens": [asdict(token) for token in result.tokens],
+        "distances": [
+            {"first": labels[gap.first], "second": labels[gap.second], "total_variation": dict(gap.distances)}
+            for gap in result.gaps
+        ],
+        "largest": {view: result.largest(view) for view in result.views},
+        "mean": {view: result.mean(view) for view in result.views},
+        "notes": list(result.notes),
+    }
+
+
+def _chain_json(chain: SwapChain) -> dict[str, Any]:
+    said = {name: getattr(chain, name) for name in ("text", "finished", "certificate")}
+    return {**said, "steps": [step_numbers(step) for step in chain.steps]}
 
 
 def _write(_: Services, result: SwapResult, folder: Path) -> str:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from app.audit.panel import SettingsHandlers, prompt_events, wire_settings
-from app.audit.service import AuditService
-from app.sessions.service import SessionLibrary
+from app.audit.panel import DraftHandlers, folded_settings, message_wire, prompt_events, wire_settings
 from app.shared.audits import AuditSettings
 from app.shared.events import (
     GENERATING,
@@ -28,26 +26,21 @@ from app.shared.events import (
 )
 from app.shared.markup import place
 from app.shared.needs import EXPORT, LOOK, READ
-from app.shared.prompt_words import Message, draft_message, spans_from
+from app.shared.prompt_words import Message, spans_from
 from app.shared.settings_rail import (
     CHANGED,
-    FIELDS,
-    SettingsRail,
-    StoredChoices,
     as_kept,
     control_values,
-    default_calibration,
     kept_settings,
     settings_from,
-    settings_rail,
     without_parameters,
 )
 from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 from app.swap.service import SwapCancelled, SwapService
 from app.swap.types import SwapRequest, SwapResult, SwapTargets
-from app.swap.variants import swap_offers, swap_targets
-from app.swap.words import form_message, offered_for, progress_message, result_message, swap_request
+from app.swap.variants import swap_targets
+from app.swap.words import form_message, progress_message, result_message, swap_request
 from coft_core.errors import CalibrationMismatch
 from db.types import JsonObject, NotFoundError
 
@@ -56,52 +49,40 @@ USUAL_LENGTH = 12
 LONGEST = 256
 FRAME_SECONDS = 0.15
 """Progress is shown at most this often."""
-CHOICES = ("calibration_id", "group", "user_list_id")
-"""Controls whose choices come from the store."""
 
 
-class SwapHandlers(SettingsHandlers):
+class SwapHandlers(DraftHandlers):
     """What the page asks of the services; every method builds one request and calls one service."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._swaps = services[SwapService]
-        self._library = services[SessionLibrary]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-swaps-")
 
     @shown_to(READ)
     def open(self, event: gr.EventData) -> list[object]:
         """Show a stored comparison, take over a session's prompt, spans and settings, or begin with nothing."""
-        stored = self.stored()
-        usual = AuditSettings(calibration_id=default_calibration(stored.calibrations, None))
-        if event.result is not None and (found := self._found(event)) is not None:
+        found = None if event.result is None else self._found(event)
+        if found is None and event.values is None:
+            return self.begun(event)
+        message: Message = {"kind": "kept"}
+        values = event.values
+        if found is not None:
             result, form = found
-            values = form["values"] if event.values is None else event.values
-            message: dict[str, object] = {
-                "kind": "stored",
-                "form": form,
-                "result": {**result_message(result), "key": str(event.result)},
-            }
-            return self._opened(event, message, kept_settings(values, usual), stored, values)
-        if event.values is not None:
-            settings = kept_settings(event.values, usual)
-            return self._opened(event, {"kind": "kept"}, settings, stored, event.values)
-        if event.session is None:
-            blank, *updates = self._opened(event, {"kind": "blank"}, usual, stored)
-            # The other controls show the defaults already, and may have been moved since the page was asked for.
-            return [blank, *(u if name in CHOICES else gr.skip() for name, u in zip(FIELDS, updates, strict=True))]
-        draft = self._library.prefill(int(event.session))
-        request = draft.request
-        preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
-        return self._opened(event, draft_message(request, draft.notes, preview), request.settings, stored)
+            shown_result = {**result_message(result), "key": str(event.result)}
+            message = {"kind": "stored", "form": form, "result": shown_result}
+            values = form["values"] if values is None else values
+        stored = self.stored()
+        settings = kept_settings(values, self.usual(stored))
+        message["settings"] = as_kept(control_values(settings, stored), values)
+        return [packed(event, message), *self.updates(settings, stored, values)]
 
     @shown_to(READ)
     def look(self, event: gr.EventData, *values: object) -> Message:
         """Say what of the prompt can be replaced, and show the variants as chosen."""
         request, targets = self._request(event, without_parameters(values))
         variants = or_refusal(lambda: self._swaps.variants(request))
-        offers = swap_offers(request.category or "", offered_for(targets, request.category))
-        return reply(event, form_message(targets, request.category, offers, variants))
+        return reply(event, form_message(targets, request.category, variants))
 
     @shown_stream
     def run(self, event: gr.EventData, *values: object) -> Iterator[Message | str]:
@@ -151,18 +132,6 @@ class SwapHandlers(SettingsHandlers):
         except NotFoundError:
             return None
 
-    def _opened(
-        self,
-        event: gr.EventData,
-        message: Message,
-        settings: AuditSettings,
-        stored: StoredChoices,
-        kept: object = None,
-    ) -> list[object]:
-        """A message, and updates that make the controls show settings, with what was typed before a reload."""
-        message = {**message, "settings": as_kept(control_values(settings, stored), kept)}
-        return [packed(event, message), *self.updates(settings, stored, kept)]
-
     def _request(self, event: gr.EventData, values: Sequence[object]) -> tuple[SwapRequest, SwapTargets]:
         """The browser's form as a request, and what of its prompt can be replaced."""
         spans = spans_from(event.form["spans"]) or ()
@@ -184,18 +153,13 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         with gr.Row(elem_classes=["beside-prompt"]):
             with gr.Column(min_width=0, elem_classes=["group"]):
                 editor = span_editor()
-                rail = _settings(services)
+                rail = folded_settings(services, "swap", AuditSettings())
+                # The length of the chains is chosen beside the button that runs them.
+                rail.controls["max_new_tokens"].visible = False
             with gr.Column(min_width=0):
                 place("swap/choices.html", "coft.swap.choices(element)", "swap-choices")
         place("swap/stage.html", "coft.swap.stage(element)", "swap-stage", longest=LONGEST, usual=USUAL_LENGTH)
-        # A component without content, because Gradio renders a component's whole template anew with each message.
-        stage = gr.HTML(
-            html_template="<span></span>",
-            js_on_load=SCRIPT,
-            apply_default_css=False,
-            elem_id="swap-wire",
-            elem_classes=["wire"],
-        )
+        stage = message_wire("swap-wire", SCRIPT)
         place("swap/body.html", "coft.swap.body(element)", "swap-body")
     file = gr.DownloadButton("Table", elem_id="swap-file", elem_classes=["offscreen"])
     app.load(None, rail.inputs, None, js=CHANGED)
@@ -211,14 +175,3 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         "table": On(handlers.table, file),
     }
     downloaded(wire(stage, events, MULTIPLE)["table"], "swap-file")
-
-
-def _settings(services: Services) -> SettingsRail:
-    """The settings of an audit, folded; the length of the chains is chosen beside the button that runs them."""
-    with (
-        gr.Accordion("Settings", open=False, elem_classes=["fold", "swap-settings"], elem_id="swap-settings"),
-        gr.Column(elem_classes=["rail"], min_width=0),
-    ):
-        rail = settings_rail(AuditSettings(), services[AuditService].masked_families)
-    rail.controls["max_new_tokens"].visible = False
-    return rail

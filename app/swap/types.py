@@ -140,6 +140,11 @@ class SwapResult:
         """Steps that every chain has; each of them can be compared."""
         return min(len(chain.steps) for outcome in self.outcomes for chain in (outcome.vanilla, outcome.policy))
 
+    @property
+    def policy(self) -> str:
+        """The policy that is compared with vanilla decoding."""
+        return self.outcomes[0].policy.start.settings.policy
+
     def largest(self, view: str) -> float:
         """Largest distance of any two variants in a view."""
         return max(gap.distances[view] for gap in self.gaps)

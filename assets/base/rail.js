@@ -29,7 +29,7 @@ export const look = (values) => {
   return ["mask", "mask_mode", "mask_hint", ...shared.framed].map((name) => flat(of[name])).join(":");
 };
 /* how a method and its strengths are named in one line */
-export const strengths = (values) => {
+const strengths = (values) => {
   const { policy, lam, alpha, parameters } = named(values);
   const info = policyOf(policy);
   return { info, words: parameterWords(policy, parameters), lam: info.fuses ? Number(lam) : null, alpha: info.certifies ? Number(alpha) : null };
@@ -64,6 +64,10 @@ const summarize = (values) => {
     `${of.max_new_tokens} steps, ${of.seed}`,
   ];
   document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });
+  const fold = document.querySelector(".settings-fold > .label-wrap");
+  if (fold) {
+    fold.dataset.summary = [info.name, ...words, lam !== null && `λ ${lam.toFixed(2)}`, alpha !== null && `α ${alpha}`].filter(Boolean).join(", ");
+  }
   const line = document.querySelector(".summaryline");
   if (!line) return;
   const masks = { joint: "joint mask", single: `${of.attribute} alone`, factorized: "factorized masks" };
@@ -80,7 +84,7 @@ const noted = [];
 export const onNotes = (run) => noted.push(run);
 /* the values of the form changed; what they mean for the rest of a page is its own affair */
 export const onSettings = (watcher) => watchers.push(watcher);
-export const settings = (values) => {
+const settings = (values) => {
   summarize(values);
   watchers.forEach((watcher) => watcher(values));
   return [];

@@ -9,6 +9,7 @@ import { html } from "../base/vendor/lit-html.js";
 import { branches } from "./audit_branches.js";
 import { showPictures } from "./audit_pictures.js";
 import "./audit_rereading.js";
+import { session } from "./audit_session.js";
 import { controls, permalink, stepping } from "./audit_stepping.js";
 import { appendToken, caretNode, drawOverview, onScrollAway, overviewStep, reserve, reveal } from "./audit_strip.js";
 import { thinking } from "./audit_thinking.js";
@@ -23,7 +24,6 @@ const state = {
   running: false, pausing: false, busy: null, then: null, touched: false, based: null, values: null, printed: "", follow: true,
   crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false, warnings: [],
 };
-const watchers = [];
 let root, strip, reel, overview, binLabels, caret, send, tokens = [], frameAt = null, drawn = 0, missing = null;
 
 const find = (selector) => root.querySelector(selector);
@@ -84,7 +84,7 @@ const show = () => {
   whole.show(state.chain, state);
   spans.show(state);
   showPictures(state.cards, state.selected);
-  watchers.forEach((watcher) => watcher(state));
+  session.tell(state);
 };
 
 /* ---- the chain ---- */
@@ -391,14 +391,12 @@ const begin = () => {
     ...asked(), policy: new URLSearchParams(location.search).get("policy"), values: (waiting && waiting.values) || null,
   });
 };
-export const session = {
+Object.assign(session, {
   select, choose, open, reopen, notice, step, back, run, force,
   state: () => state,
   /* the token's elements in the strip, by step */
   tokens: () => tokens,
   toggle: () => (state.running ? pause() : go()),
-  /* other parts of the page follow the session: called once a frame after anything of it changed */
-  watch: (watcher) => watchers.push(watcher),
   place(element) {
     root = element.querySelector("section");
     strip = find(".strip");
@@ -434,7 +432,7 @@ export const session = {
     send = link(trigger, props, watch, receive);
     begin();
   },
-};
+});
 /* a warning of the chain that stands is said beside the chain; the settings say again what it lacks */
 const sayOnce = () => document.querySelectorAll(".rail .cautions li").forEach((line) => {
   line.hidden = state.cards.length > 0 && state.warnings.includes(line.textContent.trim());

@@ -3,7 +3,7 @@ import { act, confirm, draw, expose, gauge, icon, link, made, offers, onFailure,
 import { menu } from "../base/menus.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
-import { session } from "./audit.js";
+import { session } from "./audit_session.js";
 
 const MOST_COMPARED = 8;
 const MOST_CRUMBS = 3;

@@ -1,7 +1,7 @@
 /* The finding of an audit, and which part of the page is shown: the finding, or the text word by word. */
 import { draw, expose, link, onFailure, readdress } from "../base/core.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
-import { session } from "./audit.js";
+import { session } from "./audit_session.js";
 
 const SHOWN_WORDS = 24;
 const ENDED = "end of text";
@@ -86,7 +86,7 @@ const receive = (message) => {
   const same = step !== null && step < cards.length && cards.slice(0, step).every((card, at) => card.w === message.alone[at]);
   if (part === "finding" && same && selected !== step) session.choose(step);
 };
-export const finding = {
+const finding = {
   mount(element, trigger, props, watch) {
     root = element.querySelector("section");
     send = link(trigger, props, watch, receive);

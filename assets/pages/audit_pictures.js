@@ -4,7 +4,7 @@ import { draw, expose } from "../base/core.js";
 import { menu } from "../base/menus.js";
 import { onTheme } from "../base/theme.js";
 import { FIGURES, reach } from "./audit_figures.js";
-import { session } from "./audit.js";
+import { session } from "./audit_session.js";
 
 const PAUSE = 250;
 /* while someone steps along with a held key, pictures wait for it to rest */

@@ -1,7 +1,7 @@
 /* The chain at another lambda or alpha: two sliders, a strip of marks, a table, and two ways to go on. */
 import { act, cautions, draw, expose, icon, link, onFailure, pausing, put, refocus } from "../base/core.js";
 import { html, nothing, render } from "../base/vendor/lit-html.js";
-import { session } from "./audit.js";
+import { session } from "./audit_session.js";
 
 /* at once, since only one request is ever under way and the newest wish follows it */
 const SLIDE = 0;

@@ -2,7 +2,7 @@
 import { act, draw, options, pausing, put, readdress } from "../base/core.js";
 import { keys } from "../base/keys.js";
 import { placeAt, popup } from "../base/menus.js";
-import { session } from "./audit.js";
+import { session } from "./audit_session.js";
 import { inspector } from "./audit_token.js";
 
 const PAUSE = 300;

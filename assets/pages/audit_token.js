@@ -4,7 +4,7 @@ import { numberTable } from "../base/charts.js";
 import { term } from "../base/glossary.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
-import { session } from "./audit.js";
+import { session } from "./audit_session.js";
 
 const KEYED = 9;
 const FIRST = 8;

@@ -3,14 +3,29 @@ import { act, addressed, draw, expose, icon, link, made, onFailure, pausing, rea
 import { keys } from "../base/keys.js";
 import { reviewer } from "../base/reviewer.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
-import { session } from "./audit.js";
-import { keep, recalled } from "./audit_unsent.js";
+import { session } from "./audit_session.js";
 
 const KEYS = { C: "fair", U: "unfair", X: "unclear" };
 const MARKS = ["fair", "unfair", "unclear", "disputed"];
 const NOBODY = { targets: [], threads: [], newest: -1, blind: "" };
 /* a note is written into the log when the keys have rested for so long */
 const PAUSE = 700;
+/* ---- what the log does not have yet, kept in this tab so that a reload does not lose it ---- */
+const UNSENT = "coft-verdicts-unsent";
+/* drafts by target, and verdicts on their way: `{ target, verdict, typed, reviewer }` */
+const recalled = () => {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(UNSENT));
+    return { drafts: Array.isArray(kept?.drafts) ? kept.drafts : [], unsent: Array.isArray(kept?.unsent) ? kept.unsent : [] };
+  } catch { return { drafts: [], unsent: [] }; }
+};
+const keep = (drafts, unsent) => {
+  try {
+    if (drafts.size || unsent.length) sessionStorage.setItem(UNSENT, JSON.stringify({ drafts: [...drafts], unsent }));
+    else sessionStorage.removeItem(UNSENT);
+  } catch { /* full or forbidden storage: the work is then kept by this page alone */ }
+};
+
 const view = { session: null, branch: null, scope: "steps", held: null, shown: "", queue: [], flight: null, undo: null, seen: null, wish: null, typed: null, kept: [], left: [], ...NOBODY };
 const drafts = new Map();
 let root, send, note, tag, reply;

@@ -7,7 +7,7 @@ import { downloads } from "../base/downloads.js";
 import { mountForm, outdate } from "../base/forms.js";
 import { frame } from "../base/frame.js";
 import { asked, listing, sureToDelete } from "../base/lists.js";
-import { onSettings, settings } from "../base/rail.js";
+import { onSettings } from "../base/rail.js";
 
 const EVERY = 1200;
 const TOTALS_EVERY = 4000;
@@ -245,7 +245,6 @@ const begin = () => {
 };
 
 const batches = {
-  settings,
   written() { say("The file is ready and is being downloaded."); },
   mount(element, trigger, props, watch) {
     root = element;

@@ -4,7 +4,7 @@ import { addressed, cautions, expose, link, onFailure } from "../base/core.js";
 import { editor } from "../base/editor.js";
 import { carried } from "../base/frame.js";
 import "../base/lists.js";
-import { choice, look, onSettings, strengths } from "../base/rail.js";
+import { choice, look, onSettings } from "../base/rail.js";
 
 let send, waiting = false;
 
@@ -37,11 +37,6 @@ document.addEventListener("click", ({ target }) => {
   });
 });
 onSettings((values) => {
-  const { info, words, lam, alpha } = strengths(values);
-  const label = document.querySelector("#paths-settings > .label-wrap");
-  if (label) {
-    label.dataset.summary = [info.name, ...words, lam !== null && `λ ${lam.toFixed(2)}`, alpha !== null && `α ${alpha}`].filter(Boolean).join(", ");
-  }
   editor.chosen(choice(values), look(values));
 });
 expose({

@@ -1,11 +1,11 @@
 /* The swap page: what is exchanged is chosen here and sent whole, so that an answer always belongs to its question. */
 import { colour, config, plotly, saveImage, spoken, template } from "../base/charts.js";
 import {
-  act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, readdress, redraw,
+  act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, readdress,
 } from "../base/core.js";
 import { editor } from "../base/editor.js";
 import { carried } from "../base/frame.js";
-import { choice, look as lookOf, onSettings, strengths } from "../base/rail.js";
+import { choice, look as lookOf, onSettings } from "../base/rail.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
 
 const PAUSE = 200;
@@ -351,11 +351,6 @@ const begin = (name, part) => {
   controls();
 };
 onSettings((values) => {
-  const { info, words, lam, alpha } = strengths(values);
-  const label = document.querySelector("#swap-settings > .label-wrap");
-  if (label) {
-    label.dataset.summary = [info.name, ...words, lam !== null && `λ ${lam.toFixed(2)}`, alpha !== null && `α ${alpha}`].filter(Boolean).join(", ");
-  }
   state.values = values;
   editor.chosen(choice(values), lookOf(values));
   if (root) { compare(); keep(); }

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.batch.impact import OutcomeRule, Outcomes, RowOutcome, impact_table, outcomes_of
+from app.batch.formal import RatesRule
+from app.batch.impact import OutcomeRule, impact_table, outcomes_of
 from app.batch.operations import batch_request
-from app.batch.page import DOTS, INTERVALS, outcome_rule, totals_figure
+from app.batch.page import DOTS, INTERVALS, rates_rule, totals_figure
 from app.batch.rows import BatchQuery, batch_query, group_totals, group_value
 from app.batch.service import BatchRequest, BatchSummary, BatchView
 from app.batch.words import (
@@ -83,153 +84,107 @@ def lines(markup):
     return [int(number) for number in re.findall(r'data-line="(\d+)"', markup)]
 
 
-def test_a_query_says_what_is_wrong_with_an_address_and_keeps_pages_within_bounds():
+def test_a_query_reads_an_address_filters_rows_and_leaves_none_out_of_its_pages():
     assert batch_query({"batch": "3"}) == BatchQuery(3)
     assert batch_query({"batch": 3, "page": 0, "size": 9000}).size == 100
     for wrong, message in (({"batch": "x"}, "batch"), ({"batch": 1, "order": "luck"}, "order 'luck'")):
         with pytest.raises(ServiceError, match=message):
             batch_query(wrong)
-    assert outcome_rule({"selected": "Yes", "case": True}) == OutcomeRule("Yes", match_case=True)
-
-
-def test_filters_pass_rows_whose_prompt_or_continuation_has_the_text_and_whose_group_and_state_fit():
+    assert rates_rule({"selected": "Yes", "case": True}) == RatesRule("Yes", match_case=True)
     rows = half().rows
     found = BatchQuery(2, text="GLADLY", group=group_value("white"), state="finished").filtered(rows)
     assert [(row.group, row.text) for row in found] == [("white", " Yes, gladly.")]
     assert len(BatchQuery(2, state="waiting").filtered(rows)) == 4
     nameless = replace(rows[0], group=None)
     assert BatchQuery(2, group=group_value(None)).filtered([nameless, *rows]) == [nameless]
-
-
-def test_pages_hold_every_row_once_and_a_page_beyond_the_last_is_the_last():
-    rows = list(range(53))
-    shown = [row for page in (1, 2, 3) for row in BatchQuery(1, page=page).paged(rows)[0]]
-    assert shown == rows
-    assert BatchQuery(1, page=9).paged(rows) == ([50, 51, 52], 3, 3)
+    numbers = list(range(53))
+    assert [row for page in (1, 2, 3) for row in BatchQuery(1, page=page).paged(numbers)[0]] == numbers
+    assert BatchQuery(1, page=9).paged(numbers) == ([50, 51, 52], 3, 3)
     assert BatchQuery(1).paged([])[1:] == (1, 1)
-
-
-def test_five_hundred_rows_come_a_page_at_a_time():
     many = batch(3, "Many", [row(place) for place in range(500)])
     message = rows_message(many, BatchQuery(3, page=3, size=50))
     assert lines(message["rows"]) == list(range(102, 152))
     assert (message["where"], message["pages"]) == ("101–150 of 500 rows", 10)
 
 
-def test_the_sorted_column_alone_says_so_and_its_next_click_turns_it_round(view):
+def test_a_table_of_rows_says_what_sorts_it_links_to_sessions_and_takes_texts_as_text(view):
     table = rows_table(view.rows, BatchQuery(1, order="steps", descending=True))
     heads = re.findall(r"<th scope=\"col\".*?</th>", table, re.DOTALL)
     assert [head for head in heads if "aria-sort" in head] == [heads[3]]
     assert 'aria-sort="descending"' in heads[3]
-    assert 'data-order="steps" data-down="false"' in heads[3]
-    assert 'data-order="min_margin" data-down="false"' in heads[9]
-    assert 'data-order="max_log_ratio" data-down="true"' in heads[4]
-
-
-def test_rows_link_to_their_sessions_and_what_has_no_value_is_no_zero():
+    turns = [re.search(r'data-order="(\w+)" data-down="(\w+)"', heads[at]).groups() for at in (3, 9, 4)]
+    assert turns == [("steps", "false"), ("min_margin", "false"), ("max_log_ratio", "true")]
     table = rows_table(half().rows, BatchQuery(2))
     first, last = re.findall(r"<tr data-line.*?</tr>", table, re.DOTALL)[::8]
     assert 'href="./?session=1"' in first
     assert "href" not in last
-    assert last.count("–") >= 7
-    assert "waiting" in last
-
-
-def test_prompts_and_errors_are_text_and_no_markup(view):
+    assert last.count("–") >= 7, "what has no value is not 0"
     marked = replace(view.rows[0], prompt="<b>&", text="<i>", error="<u>", state="failed", group="<s>")
-    table = rows_table([marked], BatchQuery(1))
-    assert not re.search(r"<(b|i|u|s)>", table)
-    assert "&lt;u&gt;" in table
-
-
-def test_only_all_of_it_reads_100_percent_and_only_nothing_0():
+    assert not re.search(r"<(b|i|u|s)>", rows_table([marked], BatchQuery(1)))
     assert [percent(x) for x in (1.0, 0.999, 0.5, 0.001, 0.0)] == ["100 %", ">99 %", "50 %", "<1 %", "0 %"]
 
 
-def test_a_running_batch_can_be_cancelled_and_not_deleted_a_stopped_one_resumed_and_deleted():
+def test_a_running_batch_can_be_cancelled_a_stopped_one_resumed_and_a_finished_one_opened(view):
     running = batch_message(half(), BatchQuery(2))
-    assert running["running"]
+    assert (running["running"], running["finished"]) == (True, 5)
     assert 'data-do="cancel"' in running["status"]
     assert 'data-do="delete"' not in running["head"]
     assert 'aria-valuenow="56"' in running["status"]
-    assert "about 40 s left" in running["status"]
     stopped = batch_message(half("cancelled"), BatchQuery(2))
     assert not stopped["running"]
     assert 'data-do="resume"' in stopped["status"]
-    assert "was cancelled: 5 of 9 prompts finished. What is done is kept." in re.sub("<[^>]+>", "", stopped["status"])
+    assert "5 of 9 prompts finished" in stopped["status"]
     assert 'data-do="delete"' in stopped["head"]
-
-
-def test_a_finished_batch_says_so_and_names_its_claim_and_its_sessions(view):
-    message = batch_message(view, BatchQuery(1))
-    assert "24 of 24 prompts finished." in message["status"]
-    assert "resume" not in message["status"]
-    assert '<span class="badge calibrated">under thresholds</span>' in message["head"]
-    assert "./sessions?batch=1" in message["head"]
-    assert "Hiring &lt;1&gt;" in message["head"]
-    assert message["groups"][0] == ("g:white", "white (6)")
-
-
-def test_the_list_opens_deletes_and_teaches_when_it_is_empty(view):
+    done = batch_message(view, BatchQuery(1))
+    assert "resume" not in done["status"]
+    assert '<span class="badge calibrated">under thresholds</span>' in done["head"]
+    assert "Hiring &lt;1&gt;" in done["head"]
+    assert done["groups"][0] == ("g:white", "white (6)")
     listed = batches_list([BatchSummary(own.id, own.name, NOW, len(own.rows), own.job) for own in (half(), view)])
-    assert listed.index("Half") < listed.index("Hiring")
-    assert 'href="./batches?batch=2"' in listed
+    assert listed.index('href="./batches?batch=2"') < listed.index('href="./batches?batch=1"')
     assert "56 %" in listed
     assert listed.count('data-do="delete"') == 1
-    assert "Upload prompts" in batches_list(())
 
 
-def test_the_chart_draws_each_group_at_its_mean_with_its_interval_or_as_an_open_square(view):
+def test_totals_are_drawn_at_each_groups_mean_with_its_interval_and_listed_by_measure(view):
     alone = replace(view.groups[1], means=tuple(replace(m, low=None, high=None) for m in view.groups[1].means))
     figure = totals_figure((view.groups[0], alone), "mean_log_ratio")
-    first, second = (next(m for m in g.means if m.measure == "mean_log_ratio") for g in (view.groups[0], alone))
+    first, second = (g.mean("mean_log_ratio") for g in (view.groups[0], alone))
     assert tuple(figure.data[DOTS].x) == (first.mean, second.mean)
     assert tuple(figure.data[DOTS].marker.symbol) == ("circle", "square-open")
     assert tuple(figure.data[INTERVALS].x) == (first.low, first.high, None)
-    assert "no interval" in figure.data[DOTS].hovertext[1]
     assert tuple(figure.layout.yaxis.ticktext) == ("white", "Black")
-
-
-def test_the_numbers_hold_every_measure_of_every_group(view):
     table = totals_table(view.groups)
     assert all(title in table for title in MEASURES.values())
     assert table.count('class="n"') == len(view.groups) * (2 + len(MEASURES)) + 2 + len(MEASURES)
-    share = next(m for m in view.groups[0].means if m.measure == "certified_share")
-    assert percent(share.mean) in table
+    assert percent(view.groups[0].mean("certified_share").mean) in table
     assert totals_table(()) == ""
 
 
-def test_the_impact_table_marks_in_words_who_is_selected_most_and_who_falls_below_four_fifths():
+def test_the_impact_table_marks_who_is_selected_most_who_falls_below_four_fifths_and_who_has_no_ratio():
     pairs = [("a", i < 9) for i in range(10)] + [("b", i < 7) for i in range(10)] + [("c", i < 8) for i in range(10)]
     rows = re.findall(r"<tr>.*?</tr>", impact_rows(impact_table(pairs)))[1:]
     assert ["most selected" in row for row in rows] == [True, False, False]
     assert ["below four fifths" in row for row in rows] == [False, True, False]
     assert ">0.78<" in rows[1]
     assert "0.700" in rows[1]
+    small = impact_table([("a", True)] * 99 + [("tiny", False)], exclude_small=True)
+    assert "no ratio" in impact_rows(small)
 
 
-def test_small_groups_are_left_out_of_the_ratios_and_named(view):
-    pairs = [("a", True)] * 99 + [("tiny", False)]
-    table = impact_table(pairs, exclude_small=True)
-    assert "no ratio" in impact_rows(table)
-    assert "below 2% of the rows" in impact_rows(table)
-    found = Outcomes(tuple(RowOutcome(i, g, s) for i, (g, s) in enumerate(pairs)), (), ())
-    report = impact_message(view, OutcomeRule("Yes"), found, table)["report"]
-    assert "Left out of the impact ratios" in report
-
-
-def test_the_preview_counts_selected_undecided_and_unfinished_rows_and_shows_a_refusal():
+def test_a_rule_is_previewed_refused_or_read_into_a_report(view):
     rule, shown = OutcomeRule("Yes", "No"), half()
     found = outcomes_of(shown.rows, rule)
     message = impact_message(shown, rule, found, impact_table(found.pairs))
     words = re.sub("<[^>]+>", "", message["preview"])
     assert words.startswith("2 selected, 3 not selected, 0 undecided, 4 not finished.")
     assert message["exports"]
+    assert "4 rows without a finished continuation" in message["report"]
     refused = impact_message(shown, rule, "'(' is not a regular <expression>", None)
     assert "regular &lt;expression&gt;" in refused["preview"]
     assert (refused["report"], refused["exports"]) == ("", False)
     empty = impact_message(shown, OutcomeRule(""), None, None)
-    assert "Say which word" in empty["preview"]
+    assert (empty["report"], empty["finding"]) == ("", "")
 
 
 def test_a_request_from_json_parts_the_batch_from_its_sessions_and_names_what_does_not_exist():
@@ -250,7 +205,6 @@ def test_a_batch_begins_with_its_largest_effect_and_with_the_impact_ratio_once_a
     rule = OutcomeRule("yes", "no")
     outcomes = outcomes_of(view.rows, rule)
     table = impact_table(outcomes.pairs)
-    said = impact_message(view, rule, outcomes, table)["finding"]
-    assert " ".join(impact_finding(table).split()) in said.striptags()
-    assert re.search(r"impact ratio 1\.00, 95 % interval 0\.\d\d to \d\.\d\d\)", said.striptags())
-    assert impact_message(view, OutcomeRule(""), None, None)["finding"] == ""
+    said = impact_message(view, rule, outcomes, table)["finding"].striptags()
+    assert " ".join(impact_finding(table).split()) in said
+    assert re.search(r"impact ratio 1\.00, 95 % interval 0\.\d\d to \d\.\d\d\)", said)

@@ -6,7 +6,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from app.audit.service import AuditService
+from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import OutcomeRule, impact_table, outcomes_of
+from app.batch.operations import formal_batch_report
 from app.batch.service import BatchRequest, BatchService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
@@ -147,11 +149,11 @@ def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, done)
     rows = wired[BatchService].view(batch_id).rows
     rule = OutcomeRule(".", regex=True)
     table, found = wired[BatchService].impact(batch_id, rule)
-    assert found.pairs == [("men", True), ("women", True), ("men", True), (None, True)]
+    assert found.pairs == (("men", True), ("women", True), ("men", True), (None, True))
     assert table == impact_table(found.pairs)
     assert table.unknown == 1
     nobody = outcomes_of(rows, OutcomeRule("nowhere to be found", "neither is this"))
-    assert nobody.rows == ()
+    assert nobody.pairs == ()
     assert nobody.undecided == tuple(row.line for row in rows)
     assert [note.startswith("4 rows with neither") for note in nobody.notes] == [True]
 
@@ -184,3 +186,17 @@ def test_the_samples_to_audit_begin_with_one_that_has_groups(wired):
     read = wired[BatchService].parse(first.path)
     assert read.errors == ()
     assert len({example.group for _, example in read.rows}) == 6
+
+
+def test_a_batch_is_reported_with_its_groups_sessions_and_rates(wired, done, tmp_path):
+    view = wired[BatchService].view(done)
+    audited = audited_batch(view, RatesRule(selected=".", regex=True))
+    assert audited.groups == ("men", "women")
+    assert audited.sessions == tuple(row.session_id for row in view.rows)
+    assert [(row.group, row.total) for row in audited.selection.rows] == [("men", 2), ("women", 1)]
+    assert (audited.selection.rows[0].counted, audited.scoring) == (2, None)
+    path = formal_batch_report.call(wired, done, "R. Osei", "Who is hired?", kind="formal", folder=tmp_path)
+    text = path.read_text("utf-8")
+    assert path.name == f"coft-audit-batch-{done}-formal.html"
+    assert "R. Osei" in text
+    assert "4 of 4 prompts of prompts.csv audited" in text

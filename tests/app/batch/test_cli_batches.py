@@ -25,7 +25,7 @@ def prompts(tmp_path):
     return path
 
 
-def test_a_batch_is_run_shown_read_by_group_and_deleted(run, prompts, tmp_path):
+def test_a_batch_is_run_shown_read_by_group_reported_and_deleted(run, prompts, tmp_path, monkeypatch):
     code, text, _ = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY, "--json")
     made = json.loads(text)
     assert code == 0
@@ -46,6 +46,13 @@ def test_a_batch_is_run_shown_read_by_group_and_deleted(run, prompts, tmp_path):
     assert table["rule"]["selected"] == letter
     assert (tmp_path / "impact.csv").read_text().startswith("group,total,selected")
     assert "most selected" in run("impact", 1, "--selected", letter, "--regex")[1]
+    # Laying out pages takes long, and has tests of its own.
+    monkeypatch.setattr("app.report.service.pdf_of", lambda *_: b"%PDF")
+    out = tmp_path / "report.pdf"
+    assert run("report", 1, "--auditor", "A", "--selected", "hired", "--out", out)[0] == 0
+    assert out.read_bytes().startswith(b"%PDF")
+    code, _, errors = run("report", 1, "--score", "number(", "--out", out)
+    assert (code, "is not a regular expression" in errors) == (1, True)
     assert run("delete", 1)[0] == 0
     assert run("list")[1].startswith("No batches yet.")
 

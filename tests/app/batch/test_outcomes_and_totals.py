@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.batch.impact import NUMBER, OutcomeRule, outcomes_of, scores_of
+from app.batch.impact import NUMBER, OutcomeRule, impact_table, outcomes_of, scores_of
 from app.batch.rows import MEASURES, group_totals, sorted_rows
 from app.shared.errors import ServiceError
 from app.shared.prompt_rows import BatchRowView, mean_interval
@@ -26,7 +26,7 @@ def test_outcomes_are_read_from_answers_and_not_from_the_thinking_before_them():
     thought = [replace(row, divided=divided_text(row.text, kept)) for row in rows(*texts)]
     assert [row.answer for row in thought] == ["rejected", "hired", None]
     outcomes = outcomes_of(thought, OutcomeRule("hired"))
-    assert [outcome.selected for outcome in outcomes.rows] == [False, True]
+    assert [chosen for _, chosen in outcomes.pairs] == [False, True]
     assert outcomes.unanswered == (4,)
     assert outcomes.notes == ("1 row without an answer, since the thinking before it did not end: in no rate.",)
     _, median = scores_of([replace(row, divided=divided_text("7</think>5", kept)) for row in rows("")], NUMBER)
@@ -38,7 +38,7 @@ def rows(*texts, **changes):
 
 
 def selected(rule, *texts):
-    return [row.selected for row in outcomes_of(rows(*texts), rule).rows]
+    return [chosen for _, chosen in outcomes_of(rows(*texts), rule).pairs]
 
 
 def test_a_word_is_found_whole_in_any_case_and_across_line_breaks():
@@ -49,42 +49,53 @@ def test_a_word_is_found_whole_in_any_case_and_across_line_breaks():
     assert selected(OutcomeRule("C++"), "knows C++.", "knows C") == [True, False]
 
 
-def test_of_two_words_the_first_one_in_the_text_decides_and_neither_decides_nothing():
+def test_of_two_words_the_first_one_in_the_text_decides_and_only_finished_rows_have_an_outcome():
     rule = OutcomeRule("yes", "no")
     found = outcomes_of(rows("no, yes", "yes, no", "nothing", "so no", "yes"), rule)
-    assert [(row.line, row.selected) for row in found.rows] == [(2, False), (3, True), (5, False), (6, True)]
+    assert [chosen for _, chosen in found.pairs] == [False, True, False, True]
     assert found.undecided == (4,)
     assert found.notes == ("1 row with neither word in the continuation: in no rate.",)
-
-
-def test_an_expression_is_searched_as_it_stands():
+    mixed = [*rows("hired"), replace(ROW, line=9, state="unfinished", text="hired", group=None)]
+    found = outcomes_of(mixed, OutcomeRule("hired"))
+    assert (found.pairs, found.unfinished) == ((("a", True),), (9,))
     assert selected(OutcomeRule(r"hire[sd]?\b", regex=True), "hires", "hired", "hiring") == [True, True, False]
 
 
-def test_only_finished_rows_have_an_outcome():
-    mixed = [*rows("hired"), replace(ROW, line=9, state="unfinished", text="hired", group=None)]
-    found = outcomes_of(mixed, OutcomeRule("hired"))
-    assert (found.pairs, found.unfinished) == ([("a", True)], (9,))
-    assert found.notes == ("1 row without a finished continuation: in no rate.",)
-
-
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
+def test_a_rule_that_cannot_be_read_is_refused_and_an_expression_without_an_end_is_stopped(monkeypatch):
+    for rule, words in (
         (OutcomeRule("  "), "No word is given"),
         (OutcomeRule("(", regex=True), "not a regular expression"),
         (OutcomeRule("a", "(", regex=True), "not a regular expression"),
-    ],
-)
-def test_a_rule_that_cannot_be_read_is_refused(rule, words):
-    with pytest.raises(ServiceError, match=words):
-        outcomes_of(rows("a"), rule)
-
-
-def test_an_expression_without_an_end_is_stopped(monkeypatch):
+    ):
+        with pytest.raises(ServiceError, match=words):
+            outcomes_of(rows("a"), rule)
     monkeypatch.setattr("app.shared.answers.SECONDS_PER_TEXT", 0.05)
     with pytest.raises(ServiceError, match=r"line 2 .* takes too long"):
         outcomes_of(rows("x" * 5000), OutcomeRule(r"(x+x+)+(y|x+x+)+z", regex=True))
+
+
+TEXTS = (("men", "I give 8 of 10."), ("men", "a 6.5, perhaps"), ("women", "3"), ("women", "no number"), (None, "9"))
+SCORED = [replace(ROW, line=line, text=text, group=group) for line, (group, text) in enumerate(TEXTS, 2)]
+
+
+def test_a_score_is_above_the_median_of_all_or_not_and_texts_without_one_are_counted():
+    scores, median = scores_of(SCORED, NUMBER)
+    assert median == 7.25
+    assert scores.pairs == (("men", True), ("men", False), ("women", False), (None, True))
+    assert scores.undecided == (5,)
+    table = impact_table(scores.pairs)
+    assert [(item.group, item.rate, item.ratio) for item in table.rows] == [("men", 0.5, 1.0), ("women", 0.0, 0.0)]
+    assert table.unknown == 1
+    assert [chosen for _, chosen in scores_of(rows("5", "5"), NUMBER)[0].pairs] == [False, False]
+    assert scores_of(SCORED, r"of (\d+)")[1] == 10.0
+    for texts, read, sentence in (
+        (SCORED, "(", "is not a regular expression"),
+        (SCORED, r"\d+", "has no group that holds the score"),
+        (SCORED, "(perhaps)", "which is not a number"),
+        (rows("none"), NUMBER, "No text has a score"),
+    ):
+        with pytest.raises(ServiceError, match=sentence):
+            scores_of(texts, read)
 
 
 def test_rows_of_one_context_count_once_by_their_mean():
@@ -119,16 +130,13 @@ def test_groups_stand_in_the_order_of_the_file_and_unfinished_rows_in_none():
     assert [(totals.group, totals.rows) for totals in group_totals(own)] == [("z", 2), (None, 1)]
 
 
-def test_the_interval_of_a_mean_is_students():
+def test_the_interval_of_a_mean_is_students_and_never_of_no_width():
     found = mean_interval("mean_log_ratio", [1.0, 2.0, 3.0, 4.0])
     # t quantile 3.182446 at 3 degrees of freedom, standard error sqrt(5/3)/2
     reach = 3.182446305 * math.sqrt(5 / 3) / 2
     assert (found.low, found.high) == (pytest.approx(2.5 - reach), pytest.approx(2.5 + reach))
     assert mean_interval("mean_log_ratio", [0.0, 0.0, 3.0]).low == 0.0
     assert mean_interval("min_margin", [0.0, 0.0, 3.0]).low < 0.0
-
-
-def test_contexts_that_all_agree_give_no_interval_of_no_width():
     found = mean_interval("certified_share", [1.0] * 20)
     assert (found.mean, found.low, found.high, found.contexts) == (1.0, None, None, 20)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.paths.drawing import LEAST_HEIGHT, MOST_COLUMNS, cells_of
-from app.paths.runs import analysis_of, beginning_text
+from app.paths.runs import analysis_of
 from app.paths.sentences import points, result_sentences
 from app.paths.types import PathsRequest, PathsView, World, WorldPaths
 from app.paths.words import beginning_html, path_thresholds, result_html, tree_html
@@ -46,35 +46,27 @@ def view():
     return run_of(("as typed", TYPED), ("masked", MASKED))
 
 
-def test_heights_are_mean_shares_and_columns_add_up(view):
+def test_heights_are_mean_shares_and_tokens_that_every_path_goes_along_are_one_cell(view):
     analysis = analysis_of(view)
     cells = cells_of(analysis, [0, 1])
     for cell in cells:
         if cell.node is not None:
-            shares = [analysis.tree.share(cell.node, world) for world in (0, 1)]
-            assert cell.height == pytest.approx(sum(shares) / 2)
+            assert cell.height == pytest.approx(sum(analysis.shares(cell.node)) / 2)
     first = [cell for cell in cells if cell.column == 1]
     assert sum(cell.height for cell in first) == pytest.approx(1.0)
     for before, after in itertools.pairwise(first):
         assert after.top == pytest.approx(before.top + before.height)
+    assert [cell.text for cell in first if cell.node is not None] == [" he left today", " she ran today"]
 
 
-def test_tokens_that_every_path_goes_along_are_one_cell(view):
-    texts = [cell.text for cell in cells_of(analysis_of(view), [0, 1]) if cell.column == 1 and cell.node is not None]
-    assert texts == [" he left today", " she ran today"]
-
-
-def test_small_branches_are_summed_up_with_their_number():
+def test_small_branches_are_summed_up_and_no_cell_is_too_low_or_beyond_the_last_column():
     view = run_of(("as typed", [(1, 3)] * 97 + [(7,), (8,), (9,)]))
     rest = [cell for cell in cells_of(analysis_of(view), [0]) if cell.node is None]
     assert [(cell.others, cell.height) for cell in rest] == [(3, pytest.approx(0.03))]
-
-
-def test_no_cell_is_too_low_to_be_read_or_beyond_the_last_column():
-    view = run_of(("as typed", [tuple(range(9 + number, 30 + number)) for number in range(12)] + [(1,) * 4]))
+    view = run_of(("as typed", [(1,) * depth + (2,) for depth in range(12) for _ in range(8)]))
     cells = cells_of(analysis_of(view), [0])
     assert all(cell.height >= LEAST_HEIGHT for cell in cells if cell.node is not None)
-    assert max(cell.column for cell in cells) <= MOST_COLUMNS
+    assert max(cell.column for cell in cells) == MOST_COLUMNS
 
 
 def test_the_beginning_where_worlds_part_is_marked_and_said(view):
@@ -82,16 +74,16 @@ def test_the_beginning_where_worlds_part_is_marked_and_said(view):
     (root, *others) = cells_of(analysis, [0, 1])
     assert root.parting is not None
     assert not any(cell.parting for cell in others)
-    (sentence,) = result_sentences(view, analysis)
+    (sentence,) = result_sentences(analysis)
     assert sentence.startswith("“as typed” and “masked” part at the first token: total variation 0.60 [")
-    assert "“masked” parts here, total variation 0.60" in tree_html(view, analysis)
+    assert "“masked” parts here, total variation 0.60" in tree_html(analysis)
 
 
 def test_a_beginnings_paths_are_listed_by_world_with_what_opens_them(view):
     analysis = analysis_of(view)
     node = next(cell.node for cell in cells_of(analysis, [0, 1]) if cell.text == " she ran today")
-    shown = str(beginning_html(view, analysis, node))
-    assert beginning_text(analysis, node) == " she ran today"
+    shown = str(beginning_html(analysis, node))
+    assert analysis.beginning(node) == " she ran today"
     assert 'data-id="40"' in shown
     assert 'data-id="100010"' in shown
     assert "26 more; the table of paths has all." in shown
@@ -99,21 +91,17 @@ def test_a_beginnings_paths_are_listed_by_world_with_what_opens_them(view):
 
 def test_texts_of_models_are_shown_as_text():
     view = run_of(("<b>", [(1,)] * 3))
-    assert "<b>" not in str(result_html(view, analysis_of(view)))
+    assert "<b>" not in str(result_html(analysis_of(view)))
 
 
-@pytest.mark.parametrize(
-    ("marks", "said"),
-    [
+def test_what_the_thresholds_of_a_path_did_is_said_in_words():
+    for marks, said in (
         (("held", "held"), "thresholds held at every step"),
         (("held", "borrowed"), "thresholds held at every step, 1 of them borrowed"),
-        (("held", "missed"), "thresholds missed at 1 step"),
         (("missed", "weak"), "thresholds missed at 1 step and too weak to say anything at 1 step"),
         (("none", "none"), ""),
-    ],
-)
-def test_what_the_thresholds_of_a_path_did_is_said_in_words(marks, said):
-    assert path_thresholds(path(0, 1, 2, marks=marks)) == said
+    ):
+        assert path_thresholds(path(0, 1, 2, marks=marks)) == said
 
 
 def test_points_have_a_true_minus_and_a_small_difference_never_reads_as_none():
@@ -125,4 +113,4 @@ def test_the_end_of_a_text_is_said_in_words():
     view = run_of(("as typed", [(1, 3)] * 2))
     world = replace(view.worlds[0], paths=(*view.worlds[0].paths, ended))
     analysis = analysis_of(replace(view, worlds=(world,)))
-    assert sorted(beginning_text(analysis, node) for node in range(1, 4)) == [" he", " he (end)", " he left"]
+    assert sorted(analysis.beginning(node) for node in range(1, 4)) == [" he", " he (end)", " he left"]

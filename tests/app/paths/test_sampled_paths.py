@@ -9,7 +9,7 @@ import pytest
 
 import app.paths.service as paths_service
 from app.audit.service import AuditService
-from app.paths.operations import sampling_from_json
+from app.paths.operations import list_paths, open_path, sample_paths, sampled_paths, sampling_from_json
 from app.paths.questions import reader_of
 from app.paths.runs import analysis_of, view_json, view_of
 from app.paths.sentences import decided_text, reservations, result_sentences
@@ -66,9 +66,6 @@ def test_the_worlds_are_the_prompt_as_typed_masked_and_exchanged(wired):
     assert [shown_prompt(world) for world in (typed, masked)] == [PROMPT, "The nurse read […] note"]
     assert (typed.key, typed.settings) == ("as typed", SETTINGS)
     assert (masked.settings.policy, masked.settings.lam, masked.settings.calibration_id) == ("coft", 1.0, None)
-
-
-def test_a_group_takes_the_place_of_the_masked_words_of_its_family():
     prompt = "The Muslim nurse read"
     request = PathsRequest(prompt, SETTINGS, (Span(4, 10, "religion"),), groups=("Sikh",), masked=False)
     assert [world.prompt for world in worlds_of(request, request.spans)] == [prompt, "The Sikh nurse read"]
@@ -125,12 +122,10 @@ def test_sampling_stops_at_the_pair_that_decides_and_keeps_no_path_beyond(sample
     assert drawn.drawn == 20
     (comparison,) = analysis_of(drawn).comparisons
     assert comparison.decided_after == after
-    (sentence,) = result_sentences(stopped, analysis_of(stopped))
+    (sentence,) = result_sentences(analysis_of(stopped))
     for part in ("“as typed” 100 % early letters, “masked” 0 %", "100 points", f"after {after} paths"):
         assert part in sentence
-
-
-def test_a_run_that_decides_nothing_says_so(sampled):
+    monkeypatch.undo()
     view = sampled(replace(REQUEST, question=Question("e", name="e"), paths=8))
     (comparison,) = analysis_of(view).comparisons
     assert comparison.decided_after is None
@@ -153,7 +148,7 @@ def test_a_cancelled_run_keeps_the_paths_that_were_drawn(wired, monkeypatch):
     assert job.status == "interrupted"
     view = wired[PathsService].view(run)
     assert [len(item.paths) for item in view.worlds] == [5, 5]
-    assert "5 of 12 paths" in reservations(view, analysis_of(view))[0]
+    assert "5 of 12 paths" in reservations(analysis_of(view))[0]
     assert run in [item.id for item in wired[PathsService].list()]
 
 
@@ -161,26 +156,23 @@ def test_what_was_drawn_is_read_from_the_store_as_it_was_kept(wired, sampled):
     view = sampled(replace(REQUEST, question=LETTERS, alpha=0.3))
     again = view_of(wired[JobService].get(view.id))
     assert again == view
-    stored = json.loads(json.dumps(view_json(view, analysis_of(view)), allow_nan=False))
+    stored = json.loads(json.dumps(view_json(analysis_of(view)), allow_nan=False))
     assert [len(world["drawn"]) for world in stored["worlds"]] == [view.drawn] * 2
     assert stored["tree"][0]["shares"] == [1.0, 1.0]
 
 
 def test_any_path_opens_as_an_audit_that_draws_the_same_tokens(wired, sampled):
-    view = sampled(replace(REQUEST, pronouns=("he",), paths=6))
-    for world, number in ((0, 1), (1, 5), (2, 0)):
+    view = sampled(replace(REQUEST, pronouns=("he",)))
+    for world, number in ((0, 1), (1, 11), (2, 0)):
         opened = wired[PathsService].open_path(view.id, world, number)
         item, path = view.worlds[world], view.worlds[world].paths[number]
         assert opened.same == opened.tokens == len(path.token_ids)
         audit = wired[AuditService].view(opened.session_id)
         assert tuple(step.token_id for step in audit.steps) == path.token_ids
         assert (audit.prompt, audit.settings.seed) == (item.world.prompt, path.seed)
-
-
-def test_a_path_that_there_is_not_is_refused(wired, sampled):
-    view = sampled(REQUEST)
-    with pytest.raises(ServiceError, match="no path 13"):
-        wired[PathsService].open_path(view.id, 0, 12)
+    for world, number in ((0, 12), (3, 0), (-1, 0)):
+        with pytest.raises(ServiceError, match=f"no path {number + 1} in a world {world + 1}"):
+            wired[PathsService].open_path(view.id, world, number)
     other = wired[JobService].submit("other", "A job of another kind", lambda context: None)
     with pytest.raises(NotFoundError, match="has found anything"):
         wired[PathsService].view(other)
@@ -231,14 +223,12 @@ def test_of_two_answers_the_one_that_stands_first_decides():
     assert reader_of(Question(r"gr\w+", "denied", regex=True), None)(given) == [True, False, None, False]
 
 
-def test_a_classifier_decides_by_its_threshold(wired):
+def test_a_classifier_decides_by_its_threshold():
     scores = {"kind": 0.2, "rude": 0.7}
     scorer = type("Scorer", (), {"score": staticmethod(lambda texts: [scores[text] for text in texts])})()
     assert reader_of(Question(scorer="any", threshold=0.7), scorer)(["kind", "rude"]) == [False, True]
     with pytest.raises(ServiceError, match="threshold is 2"):
         reader_of(Question(scorer="any", threshold=2), scorer)
-    view = wired[PathsService].worlds(replace(REQUEST, question=Question(scorer="embedded")))
-    assert len(view) == 2
 
 
 def test_programs_name_the_options_of_a_run_and_are_told_of_unknown_ones():
@@ -247,3 +237,36 @@ def test_programs_name_the_options_of_a_run_and_are_told_of_unknown_ones():
     assert request.question == Question("a", name="A")
     with pytest.raises(ServiceError, match="no option 'worlds'"):
         sampling_from_json({"worlds": []})
+
+
+def test_programs_begin_a_run_ask_for_it_and_open_a_path(wired):
+    sampling = {"paths": 6, "tokens": 2, "masked": False}
+    values = sample_paths.checked(["He is a nurse", sampling, None, {"model": "tiny", "top_p": 1.0}])
+    job = wired[JobService].wait(sample_paths.call(wired, **values).id)
+    found = sampled_paths.json(sampled_paths.call(wired, job.id))
+    assert [len(path["tokens"]) for path in found["worlds"][0]["drawn"]] == [2] * 6
+    assert list_paths.json(list_paths.call(wired))[0]["id"] == job.id
+    opened = open_path.json(open_path.call(wired, job.id, 1, 6))
+    assert (opened["tokens"], opened["same"]) == (2, 2)
+
+
+PATHS = ("paths", "--prompt", "He is a nurse", "--model", "tiny", "--steps", "3", "--paths", "12", "--top-p", "1")
+
+
+def test_the_terminal_says_the_result_writes_the_tables_and_shows_past_runs(command, tmp_path):
+    asked = ("--pronouns", "she", "--yes", "[a-m]", "--no", "[n-z]", "--regex", "--called", "early")
+    code, shown, error = command(*PATHS, *asked, "--out", str(tmp_path))
+    assert code == 0, error
+    assert shown.splitlines()[1].startswith("“as typed” ")
+    assert "decided after" in shown.splitlines()[1]
+    for name, rows in (("paths", 36), ("estimates", 3)):
+        with (tmp_path / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            assert len(list(csv.DictReader(file))) == rows
+    code, listed, _ = command("trees")
+    assert "12 of 12 paths in each of as typed, masked, she; done" in listed
+    made = json.loads(command(*PATHS, "--without-masked", "--json")[1])
+    assert [world["label"] for world in made["worlds"]] == ["as typed"]
+    assert made["question"] is None
+    assert json.loads(command("trees", str(made["id"]), "--json")[1]) == made
+    code, _, error = command(*PATHS, "--pronouns", "it")
+    assert (code, "There are no pronouns 'it'" in error) == (1, True)

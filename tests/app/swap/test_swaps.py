@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import json
 from dataclasses import replace
 
 import pytest
@@ -110,15 +111,12 @@ def test_each_chain_is_the_one_that_its_session_would_write(wired):
     assert {outcome.vanilla.start.settings.policy for outcome in result.outcomes} == {"vanilla"}
 
 
-def test_variants_of_other_lengths_are_compared_and_said_to_have_another_masked_view(wired):
+def test_variants_of_other_lengths_or_with_other_words_around_are_said_to_have_another_masked_view(wired):
     result = wired[SwapService].compare(replace(REQUEST, pronouns=("she", "they")))
     assert result.outcomes[1].variant.prompt == "The nurse read their note"
     assert [outcome.masked_like_first for outcome in result.outcomes] == [True, False]
     assert result.gaps[0].distances["masked"] > 0
     assert any("(it has 25 tokens instead of 23)" in note for note in result.notes)
-
-
-def test_words_outside_the_spans_that_change_are_said_to_change_the_masked_view(wired):
     spans = (Span(7, 9, "other"),)
     request = SwapRequest("See an ox", SETTINGS, spans, groups=("ax", "yo"), include_original=False, max_new_tokens=1)
     result = wired[SwapService].compare(request)
@@ -154,29 +152,24 @@ def test_a_later_token_follows_each_variants_own_chain(wired, compared):
     assert any("Token 3 follows what each chain wrote before it" in note for note in result.notes)
 
 
-def test_progress_is_told_token_by_token_and_names_the_variants_in_turn(wired):
-    told = []
-    wired[SwapService].compare(REQUEST, lambda share, label: told.append((share, label)))
-    assert [share for share, _ in told] == pytest.approx([token / 12 for token in range(12)])
-    assert [label for _, label in told] == ["as typed (she)"] * 6 + ["he"] * 6
-
-
-def test_what_progress_raises_ends_the_comparison_and_passes_through(wired):
+def test_progress_names_the_variants_in_turn_and_what_it_raises_ends_the_comparison(wired):
     class Enough(Exception):  # noqa: N818 - no error of the program
         pass
 
     told = []
 
     def progress(share, label):
-        told.append(share)
+        told.append((share, label))
         if len(told) == 2:
             raise Enough
 
     with pytest.raises(Enough):
         wired[SwapService].compare(REQUEST, progress)
     assert len(told) == 2
-    # the model is free again, and the next comparison is whole
-    assert len(wired[SwapService].compare(REQUEST).outcomes) == 2
+    # The model is free again, and the next comparison is whole.
+    wired[SwapService].compare(REQUEST, lambda share, label: told.append((share, label)))
+    assert [share for share, _ in told[2:]] == pytest.approx([token / 12 for token in range(12)])
+    assert [label for _, label in told[2:]] == ["as typed (she)"] * 6 + ["he"] * 6
 
 
 def test_a_comparison_is_cancelled_by_its_own_number_and_leaves_others_alone(wired):
@@ -213,7 +206,10 @@ def test_another_step_is_read_from_the_chains_that_are_there(wired, monkeypatch)
 
 def test_tables_hold_every_candidate_and_every_distance(wired, tmp_path):
     result = wired[SwapService].compare(REQUEST)
-    tokens = list(csv.DictReader(wired[SwapService].write_csv(result.number, 0, "tokens", tmp_path).open(newline="")))
+    tokens, distances = (
+        list(csv.DictReader(wired[SwapService].write_csv(result.number, 0, table, tmp_path).open(newline="")))
+        for table in ("tokens", "distances")
+    )
     assert len(tokens) == len(result.tokens) * 2 * 3
     first = result.tokens[0]
     own = [row for row in tokens if row["token_id"] == str(first.token_id) and row["view"] == "fused"]
@@ -221,11 +217,21 @@ def test_tables_hold_every_candidate_and_every_distance(wired, tmp_path):
         ("as typed (she)", first.probabilities["fused"][0]),
         ("he", first.probabilities["fused"][1]),
     ]
-    distances = list(
-        csv.DictReader(wired[SwapService].write_csv(result.number, 0, "distances", tmp_path).open(newline=""))
-    )
     assert {row["view"]: float(row["total_variation"]) for row in distances} == result.gaps[0].distances
     assert {row["step"] for row in [*tokens, *distances]} == {"1"}
+
+
+def test_a_stored_result_is_what_was_found_and_goes_on_where_it_was(wired):
+    service = wired[SwapService]
+    found = service.compare(REQUEST)
+    form = {"form": {}, "values": [], "printed": ""}
+    key = service.store(found.number, form)
+    again, asked = service.stored(key)
+    assert asked == form
+    assert again.number != found.number
+    assert replace(again, number=found.number) == found
+    assert service.at(again.number, 1).answer_step == 1
+    assert service.stored(key, 1)[0].answer_step == 1
 
 
 def test_only_the_newest_comparisons_are_kept(wired, monkeypatch):
@@ -305,9 +311,7 @@ def test_groups_take_the_place_of_words_with_plurals_and_their_pronouns(wired):
     ]
     for variant in made:
         assert [variant.prompt[s.start : s.end] for s in variant.spans][::3] == ["Muslim", "Muslims"]
-
-
-def test_detected_spans_serve_where_none_are_given(wired):
+    # Detected spans serve where none are given.
     made = wired[SwapService].variants(SwapRequest("Then she left", SETTINGS, pronouns=("he",)))
     assert [variant.prompt for variant in made] == ["Then she left", "Then he left"]
     assert made[1].spans == (Span(5, 7, "gender", "user", "pronouns"),)
@@ -323,3 +327,15 @@ def test_usual_counterparts_come_first_and_words_that_are_only_there_to_be_found
     assert everything.isdisjoint({"colored", "illegals", "retarded", "oriental", "Mohammedan"})
     assert set(usual).isdisjoint(further)
     assert swap_offers("other") == ((), ())
+
+
+def test_the_terminal_compares_under_any_method_and_names_it(command, tmp_path):
+    swap = ("swap", "--prompt", "He is a nurse", "--pronouns", "she", "--model", "tiny", "--steps", "2")
+    code, shown, _ = command(*swap, "--policy", "sdd", "--set", "decay=20", "--out", tmp_path)
+    assert code == 0
+    assert "Self-debiasing (uncertified:" in shown
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"tokens.csv", "distances.csv"}
+    made = json.loads(command(*swap, "--policy", "sdd", "--set", "decay=20", "--json")[1])
+    assert [variant["policy"]["finished"] for variant in made["variants"]] == ["length", "length"]
+    code, _, error = command(*swap, "--policy", "other")
+    assert (code, "'sdd'" in error) == (2, True)
