@@ -18,7 +18,7 @@ const ended = (job) => `${job.kind} “${job.name}” ${job.status === "done" ? 
 /* ---- the list ---- */
 const row = (job) => html`<li data-status=${job.status}><p class="bell-name"><a href=${job.address}>${job.name}</a><span
   class="hint">${job.kind}</span></p>${isRunning(job)
-  ? html`<div class="bell-bar" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${job.percent}
+  ? html`<div class="progress" role="progressbar" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${job.percent}
       aria-label=${job.name}><i style=${`width:${job.percent}%`}></i></div><p class="hint tnum">${[`${job.percent} %`, job.said].filter(Boolean).join(", ")}</p>`
   : html`<p class="hint tnum">${job.status === "done" ? nothing : icon("tri")}${job.said}</p><button type="button" class="btn small quiet"
       data-do="dismiss" data-id=${job.ids.join(",")} aria-label=${`Dismiss ${job.name}`} title="Dismiss">${icon("cross")}</button>`}</li>`;
