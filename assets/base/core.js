@@ -94,6 +94,13 @@ export const readdress = (values) => {
   history.replaceState(history.state, "", target.href.replace(/%2C/g, ","));
 };
 
+/* ---- what this tab keeps over a reload: without storage, or with a full one, only the page itself keeps it ---- */
+export const tab = {
+  read(key) { try { return JSON.parse(sessionStorage.getItem(key)); } catch { return null; } },
+  keep(key, value) { try { sessionStorage.setItem(key, JSON.stringify(value)); } catch { /* see above */ } },
+  forget(key) { try { sessionStorage.removeItem(key); } catch { /* see above */ } },
+};
+
 /* ---- messages to and from the server ---- */
 let nonce = 0;
 export const link = (trigger, props, watch, receive) => {

@@ -1,5 +1,5 @@
 /* The audit page and its session: the chain's cards, and the messages that make it grow. Looking at a token asks nobody. */
-import { act, addressed, cautions, draw, expose, link, notice as noticeIn, onFailure, pausing, readdress } from "../base/core.js";
+import { act, addressed, cautions, draw, expose, link, notice as noticeIn, onFailure, pausing, readdress, tab } from "../base/core.js";
 import { downloads } from "../base/downloads.js";
 import { editor, EMPTY } from "../base/editor.js";
 import { frame, onLost } from "../base/frame.js";
@@ -226,12 +226,10 @@ const memory = () => {
   const named = ["session", "duplicate", "calibration", "policy"].find((name) => query.has(name));
   return `${KEY} ${named ? `${named} ${query.get(named)}` : "new"}`;
 };
-const forget = () => { try { sessionStorage.removeItem(memory()); } catch { /* nothing is kept without storage */ } };
+const forget = () => tab.forget(memory());
 const recall = () => {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(memory()));
-    return kept && typeof kept.prompt === "string" && Array.isArray(kept.spans) && Array.isArray(kept.removed) ? kept : null;
-  } catch { return null; }
+  const kept = tab.read(memory());
+  return typeof kept?.prompt === "string" && Array.isArray(kept.spans) && Array.isArray(kept.removed) ? kept : null;
 };
 const write = () => {
   if (!ready || state.busy === "start") return;
@@ -239,9 +237,7 @@ const write = () => {
   const values = expected || state.values;
   const unsaved = state.session === null ? text.prompt !== baseline.prompt || differs(baseline.values, values) : state.touched;
   if (!unsaved) { if (recall()) forget(); return; }
-  try {
-    sessionStorage.setItem(memory(), JSON.stringify({ ...text, values }));
-  } catch { /* full or forbidden storage: the work is then kept by this page alone */ }
+  tab.keep(memory(), { ...text, values });
 };
 const writeSoon = pausing(write, PAUSE);
 const keep = () => { if (!writeSoon.waiting()) writeSoon(); };

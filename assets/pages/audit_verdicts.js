@@ -1,5 +1,5 @@
 /* Verdicts on the audit page. What reviewers said of the session lives here; every change is written at once. */
-import { act, addressed, draw, expose, icon, link, made, onFailure, pausing, readdress } from "../base/core.js";
+import { act, addressed, draw, expose, icon, link, made, onFailure, pausing, readdress, tab } from "../base/core.js";
 import { keys } from "../base/keys.js";
 import { reviewer } from "../base/reviewer.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
@@ -14,16 +14,12 @@ const PAUSE = 700;
 const UNSENT = "coft-verdicts-unsent";
 /* drafts by target, and verdicts on their way: `{ target, verdict, typed, reviewer }` */
 const recalled = () => {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(UNSENT));
-    return { drafts: Array.isArray(kept?.drafts) ? kept.drafts : [], unsent: Array.isArray(kept?.unsent) ? kept.unsent : [] };
-  } catch { return { drafts: [], unsent: [] }; }
+  const kept = tab.read(UNSENT);
+  return { drafts: Array.isArray(kept?.drafts) ? kept.drafts : [], unsent: Array.isArray(kept?.unsent) ? kept.unsent : [] };
 };
 const keep = (drafts, unsent) => {
-  try {
-    if (drafts.size || unsent.length) sessionStorage.setItem(UNSENT, JSON.stringify({ drafts: [...drafts], unsent }));
-    else sessionStorage.removeItem(UNSENT);
-  } catch { /* full or forbidden storage: the work is then kept by this page alone */ }
+  if (drafts.size || unsent.length) tab.keep(UNSENT, { drafts: [...drafts], unsent });
+  else tab.forget(UNSENT);
 };
 
 const view = { session: null, branch: null, scope: "steps", held: null, shown: "", queue: [], flight: null, undo: null, seen: null, wish: null, typed: null, kept: [], left: [], ...NOBODY };

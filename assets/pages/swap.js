@@ -1,7 +1,7 @@
 /* The swap page: what is exchanged is chosen here and sent whole, so that an answer always belongs to its question. */
 import { colour, config, plotly, saveImage, spoken, template } from "../base/charts.js";
 import {
-  act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, readdress,
+  act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, readdress, tab,
 } from "../base/core.js";
 import { editor } from "../base/editor.js";
 import { carried } from "../base/frame.js";
@@ -45,20 +45,18 @@ const ask = async () => {
 const askSoon = pausing(ask, PAUSE);
 /* what was chosen and not compared yet is kept in this tab, so that a reload does not lose it */
 const memory = () => `coft-swap ${location.search}`;
-const forget = () => { try { sessionStorage.removeItem(memory()); } catch { /* nothing is kept without storage */ } };
+const forget = () => tab.forget(memory());
 const keep = () => {
   if (!state.opened || !state.values) return;
   const { prompt, spans, removed, settled } = editor.kept();
   if (!prompt.trim() || (settled && result.shown && print() === result.printed)) { forget(); return; }
   const { pronouns, category, left, roles, original, values } = state;
   const form = { prompt, spans, pronouns, groups: groups(), category, left: [...left], roles, original, ...numbers() };
-  try { sessionStorage.setItem(memory(), JSON.stringify({ form, removed, settled, values })); } catch { /* full or forbidden storage */ }
+  tab.keep(memory(), { form, removed, settled, values });
 };
 const recall = () => {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(memory()));
-    return kept && typeof kept.form?.prompt === "string" && Array.isArray(kept.form.spans) && Array.isArray(kept.values) ? kept : null;
-  } catch { return null; }
+  const kept = tab.read(memory());
+  return typeof kept?.form?.prompt === "string" && Array.isArray(kept.form.spans) && Array.isArray(kept.values) ? kept : null;
 };
 /* put a form back as it was sent */
 const restore = ({ form: given, removed = [], settled = true }, values) => {
