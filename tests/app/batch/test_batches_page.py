@@ -264,15 +264,10 @@ def test_the_address_keeps_the_rule_and_tables_prints_and_reports_have_it(finish
     expect(page.locator(".impact tbody tr")).to_have_count(4)
     expect(page.get_by_label("Selected if the text has")).to_have_value("they")
     stays_within(page)
-    found = {}
-    for name in ("Rows as CSV", "Totals as CSV", "CSV"):
+    for name, rows in (("Rows as CSV", 12), ("Totals as CSV", 28), ("CSV", 4)):
         with page.expect_download() as downloading:
             page.get_by_role("button", name=name, exact=True).click()
-        lines = Path(downloading.value.path()).read_text("utf-8").splitlines()
-        found[downloading.value.suggested_filename] = len(list(csv.DictReader(lines)))
-    assert found == {
-        "coft-audit-batch-1-rows.csv": 12, "coft-audit-batch-1-groups.csv": 28, "coft-audit-batch-1-impact.csv": 4,
-    }  # fmt: skip
+        assert len(list(csv.DictReader(Path(downloading.value.path()).read_text("utf-8").splitlines()))) == rows
     page.get_by_role("button", name="Formal report").click()
     page.get_by_label("Auditor").fill("Dr. R. Osei")
     with page.expect_download() as waiting:
