@@ -168,6 +168,7 @@ def test_the_impact_table_marks_who_is_selected_most_who_falls_below_four_fifths
     assert ["below four fifths" in row for row in rows] == [False, True, False]
     assert ">0.78<" in rows[1]
     assert "0.700" in rows[1]
+    assert impact_finding(impact_table(pairs)).startswith("b is selected 0.78 times as often as a ")
     small = impact_table([("a", True)] * 99 + [("tiny", False)], exclude_small=True)
     assert "no ratio" in impact_rows(small)
 

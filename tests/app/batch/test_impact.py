@@ -86,4 +86,4 @@ def test_nobody_selected_and_unknown_groups_are_in_no_ratio_and_said() -> None:
 def test_the_csv_holds_every_group_and_is_harmless_in_a_spreadsheet() -> None:
     rows = list(csv.DictReader(io.StringIO(impact_csv(impact_table([("=cmd()", True), ("b", False)])), newline="")))
     assert [item["group"] for item in rows] == ["'=cmd()", "b"]
-    assert [float(item["impact_ratio"]) for item in rows] == [1.0, 0.0]
+    assert [(float(item["selection_rate"]), float(item["impact_ratio"])) for item in rows] == [(1.0, 1.0), (0.0, 0.0)]

@@ -85,6 +85,7 @@ def test_a_beginnings_paths_are_listed_by_world_with_what_opens_them(view):
     shown = str(beginning_html(analysis, node))
     assert analysis.beginning(node) == " she ran today"
     assert 'data-id="40"' in shown
+    assert "path 41 of as typed" in shown
     assert 'data-id="100010"' in shown
     assert "26 more; the table of paths has all." in shown
 

@@ -207,6 +207,8 @@ def test_the_tables_say_what_the_run_says(wired, sampled):
         counts = [outcomes.count(name) for name in ("yes", "no", "unscored")]
         assert [int(row[name]) for name in ("yes", "no", "unscored")] == counts == [found.yes, found.no, found.unscored]
     assert tables["estimates"][1]["against"] == "as typed"
+    first, second = (float(row["share"]) for row in tables["estimates"])
+    assert float(tables["estimates"][1]["difference"]) == pytest.approx(first - second)
     assert [int(row["paths_first"]) for row in tables["partings"]] == [
         item.visits[0] for item in analysis.apart[0].partings
     ]
