@@ -64,6 +64,10 @@ def test_runs_have_their_place_by_time_on_every_page_of_the_list(wired):
                 shown += [row.name for row in found.rows]
                 assert (found.total, found.row_total, found.pages) == (5, 9, -(-9 // size))
             assert shown == order.split(), size
+    newest = [replace(run, updated_at=now + timedelta(days=9)) for run in runs]
+    for page, order in ((3, "s4 s3"), (4, "s2 s1"), (5, "s0")):
+        found = wired[SessionLibrary].folded(LibraryQuery(page_size=2, page=page), (), newest)
+        assert [row.name for row in found.rows] == order.split()
     found = wired[SessionLibrary].folded(LibraryQuery(order="name", descending=False, page_size=6, page=2), (), runs)
     assert [row.name for row in found.rows] == ["r1", "r-1", "r-2"]
 
