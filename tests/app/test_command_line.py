@@ -7,7 +7,7 @@ import math
 import pytest
 
 from app.cli import main
-from tests.vocabularies import byte_level, random_model, words_alone
+from tests.vocabularies import random_model, words_alone
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 
@@ -99,11 +99,6 @@ def test_bad_input_ends_with_one_sentence_and_stores_nothing(capsys):
     assert json.loads(run(capsys, "sessions", "--json")[1]) == []
 
 
-def test_a_prompt_without_sensitive_spans_says_that_both_branches_are_equal(capsys):
-    _, text, _ = run(capsys, "audit", "--prompt", "Two and two make", "--steps", "1")
-    assert "Nothing is masked" in text
-
-
 def test_a_model_without_a_sentinel_is_audited_with_vanilla_decoding_and_refused_for_coft(tmp_path, capsys):
     model = random_model(words_alone())
     model.module.save_pretrained(tmp_path / "words")
@@ -117,16 +112,6 @@ def test_a_model_without_a_sentinel_is_audited_with_vanilla_decoding_and_refused
     assert "no token that could stand" in error
     _, text, _ = run(capsys, *audit, "--sentinel", "home")
     assert "Sentinel: “home”" in text
-
-
-def test_a_kept_word_that_shares_a_token_with_a_masked_one_is_told(tmp_path, capsys):
-    model = random_model(byte_level(["<m>"], "<m>", [("h", "e"), ("he", "r"), ("her", "s")]))
-    model.module.save_pretrained(tmp_path / "merged")
-    model.tokenizer.save_pretrained(tmp_path / "merged")
-    audit = ("audit", "--model", str(tmp_path / "merged"), "--prompt", "it was hers", "--steps", "1")
-    spans = ("--spans", '[[7, 10, "gender"], [10, 11, "other"]]', "--calibration", "none")
-    _, text, _ = run(capsys, *audit, *spans, "--whitelist", "s")
-    assert "“s” is kept, but shares a token with “her”" in text
 
 
 def test_word_lists_are_added_shown_used_and_removed_and_a_bad_line_is_refused_with_its_number(tmp_path, capsys):
@@ -171,15 +156,6 @@ def test_masks_whitelists_and_groups_are_options_of_an_audit(capsys):
     assert "no thresholds without a calibration" in error
 
 
-def test_the_embedded_calibration_is_shown_at_another_level(capsys):
-    code, text, _ = run(capsys, "calibrations", "show", "embedded", "--alpha", "0.2", "--json")
-    shown = json.loads(text)
-    assert (code, shown["alpha"]) == (0, 0.2)
-    assert shown["bins"][0]["state"] == "calibrated"
-    text = run(capsys, "calibrations", "show", "embedded", "--alpha", "0.2")[1]
-    assert f"{shown['bins'][0]['tau']:.3g}" in text
-
-
 def test_masked_families_are_an_option_and_a_setting(capsys, monkeypatch):
     audit = ("audit", "--prompt", "Emily, a Muslim, said he left", "--calibration", "none", "--steps", "1", "--json")
     suggested = lambda text: [span["suggested"] for span in json.loads(text)["spans"]]  # noqa: E731
@@ -192,3 +168,22 @@ def test_masked_families_are_an_option_and_a_setting(capsys, monkeypatch):
     assert code == 2
     assert "COFT_MASK_FAMILIES" in error
     assert "'colour'" in error
+
+
+def test_a_stored_audit_is_read_at_another_lambda_and_alpha_and_says_what_it_may_claim(capsys):
+    _, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--steps", "6", "--seed", "5", "--json")
+    audit = json.loads(text)
+    number = str(audit["session_id"])
+    _, text, _ = run(capsys, "reread", number, "--json")
+    own = json.loads(text)
+    assert own["certificate"] == f"certified at {own['certified']} of {len(own['steps'])} steps" == audit["certificate"]
+    assert [s["policy_token_id"] for s in own["steps"]] == [s["token_id"] for s in audit["steps"]]
+    assert [s["set_size"] for s in own["steps"]] == [s["set_size"] for s in audit["steps"]]
+    code, text, _ = run(capsys, "reread", number, "--lam", "0.1", "--alpha", "0.2")
+    assert code == 0
+    assert "read at lambda 0.1, alpha 0.2" in text
+    assert "Uncertified at this lambda" in text
+    assert len([line for line in text.splitlines() if line.strip()[:1].isdigit()]) >= 6
+    code, _, error = run(capsys, "reread", number, "--lam", "2")
+    assert code == 1
+    assert "ambda" in error

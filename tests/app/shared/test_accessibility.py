@@ -33,7 +33,6 @@ from app.shared.wiring import Services
 from app.tune.runs import TuningRequest
 from app.tune.service import TuningService
 from coft_core.types import Example
-from tests.app.shared.test_look import REPEATED, TEXT_OF_CHARTS
 from tests.app.tune.test_tuning_runs import tuning_rows
 from tests.story.seed import say
 
@@ -70,6 +69,13 @@ MOVES = """() => [...document.querySelectorAll('*')].flatMap((node) => [null, ':
 }).map((part) => `${node.tagName}.${node.getAttribute('class')}${part || ''}`)).concat(
   document.getAnimations().map((animation) => `${animation.constructor.name} that runs`))"""
 
+
+REPEATED = """() => {
+  const ids = [...document.querySelectorAll('[id]')].map((node) => node.id).filter((id) => id);
+  return ids.filter((id, at) => ids.indexOf(id) !== at && !/^(clip|plotly)/.test(id));
+}"""
+TEXT_OF_CHARTS = """(colour) => [...document.querySelectorAll('.js-plotly-plot')].every(
+  (plot) => plot.layout?.template?.layout.font.color === colour)"""
 
 CUT_OFF = """() => {
   const width = document.documentElement.clientWidth;

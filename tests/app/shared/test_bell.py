@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.batch.service import BatchRequest, BatchService
+from app.batch.service import BatchService
 from app.compare.chains import SetRequest
 from app.compare.sets import SetComparisonService
 from app.shared.audits import AuditSettings
@@ -144,39 +144,6 @@ def test_the_columns_of_a_comparison_are_told_as_one_and_a_resumed_batch_by_its_
 
 
 @pytest.mark.slow
-def test_pages_follow_anothers_job_without_cancel_and_resume_and_offer_them_for_ones_own(
-    visit: Opener, services: Services, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows_held(monkeypatch, services)
-    path = tmp_path / "jobs.csv"
-    path.write_text(PROMPTS, "utf-8")
-    request = BatchRequest("Hiring, of Ana", AuditSettings(calibration_id=1, max_new_tokens=2))
-    with answering(ANA):
-        batch = services[BatchService].submit(services[BatchService].parse(path), request)
-    page = visit(f"/batches?batch={batch}")
-    status = page.locator(".batchstatus")
-    expect(status).to_contain_text("Another reviewer began this run")
-    expect(status.get_by_role("button")).to_have_count(0)
-    expect(page.locator("#bell .bell-count")).to_be_hidden()
-    with answering(ANA):
-        services[BatchService].cancel(batch)
-    expect(status).to_contain_text("was cancelled")
-    expect(status.get_by_role("button")).to_have_count(0)
-    with answering(visitor_on(page)), pytest.raises(ServiceError, match="was begun by Ana"):
-        services[BatchService].resume(batch)
-
-    begin(services, ANA, work)
-    page.goto(page.url.replace("/batches", "/tune").partition("?")[0])
-    expect(page.locator("#tuned-head")).not_to_be_empty()
-    expect(page.locator("#cancel")).to_be_hidden()
-    page.context.add_cookies([{"name": "coft-reviewer", "value": "Ana", "url": page.url}])
-    page.evaluate("localStorage.setItem('coft-reviewer', 'Ana')")
-    page.reload()
-    expect(page.locator("#cancel")).to_be_visible()
-    expect(page.locator(".run")).to_contain_text("Strengths, spring")
-
-
-@pytest.mark.slow
 def test_a_batch_of_the_page_is_told_on_other_pages_after_its_tab_was_closed_until_it_is_dismissed(
     visit: Opener, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,32 +245,3 @@ def test_notifications_are_asked_for_only_by_a_click_in_the_list_and_tell_of_an_
     work.go.set()
     expect(page.locator("#bell-said")).to_contain_text("is finished")
     assert page.evaluate("[window.asked, window.shown]") == [1, ["Tuning “Strengths, spring” is finished."]]
-
-
-@pytest.mark.slow
-def test_the_number_of_jobs_never_widens_the_top_bar(visit: Opener, services: Services) -> None:
-    page = visit("/sessions")
-    with answering(visitor_on(page)):
-        for number in range(12):
-            jobs = services[JobService]
-            jobs.wait(jobs.submit("tuning", f"Run {number}", lambda context: None), LONG)
-    expect(page.locator("#bell .bell-count")).to_have_text("12")
-    fits = """() => {
-      const box = (name) => document.querySelector(name).getBoundingClientRect();
-      const bar = box('.topbar');
-      const [bell, count] = [box('#bell'), box('.bell-count')];
-      const inside = (one, around) => one.left >= around.left && one.right <= around.right + 0.5
-        && one.top >= around.top && one.bottom <= around.bottom + 0.5;
-      return [inside(count, bell), inside(bell, bar), document.documentElement.scrollWidth <= innerWidth];
-    }"""
-    for width in (390, 1440):
-        page.set_viewport_size({"width": width, "height": 1000})
-        # An opened list has been seen, so that no number is left.
-        page.evaluate("Object.assign(document.querySelector('.bell-count'), { textContent: '99+', hidden: false })")
-        assert page.evaluate(fits) == [True, True, True]
-        page.locator("#bell").click()
-        box = page.locator("#bell-list").bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
-        page.keyboard.press("Escape")

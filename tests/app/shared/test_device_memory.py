@@ -8,7 +8,6 @@ import torch
 
 import coft_core as cc
 from app.audit.service import AuditService
-from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
@@ -75,20 +74,6 @@ def test_a_step_is_tried_once_more_with_what_is_idle_closed(wired, alone, monkey
     list(wired[AuditService].run(session_id))
     list(wired[AuditService].run(other))
     assert chain(wired, session_id) == chain(wired, other) == alone
-
-
-@pytest.mark.slow
-def test_a_step_that_fails_twice_says_so_and_leaves_the_chain_as_it_was(wired, alone, monkeypatch):
-    session_id = start(wired)
-    wired[AuditService].step(session_id)
-    with monkeypatch.context() as patch:
-        patch.setattr(SlotRows, "logits", Exhausted(SlotRows.logits, at=range(100)).bound())
-        with pytest.raises(DeviceMemoryError, match=r"run out of memory.*COFT_KV_MEMORY_MB"):
-            wired[AuditService].step(session_id)
-    assert chain(wired, session_id) == alone[:1]
-    assert wired[AuditService]._host.memory.budget.size == 0
-    list(wired[AuditService].run(session_id))
-    assert chain(wired, session_id) == alone
 
 
 @pytest.mark.slow
@@ -212,22 +197,6 @@ def test_a_job_that_waits_for_memory_can_be_cancelled(settings, monkeypatch, tmp
         assert budget.size == 0
 
 
-def test_a_batch_of_audits_says_that_it_waits_for_memory_and_goes_on(settings, monkeypatch, tmp_path, told):
-    waits, messages = told
-
-    path = tmp_path / "set.csv"
-    path.write_text(f"prompt\n{PROMPT}\n")
-    with services(small(settings, 200, monkeypatch), loader=load_tiny) as wired:
-        parsed = wired[BatchService].parse(path)
-        budget = wired[AuditService]._host.memory.budget
-        with budget.room(190 << 10):
-            batch = wired[BatchService].submit(parsed, BatchRequest("b", settings=SETTINGS))
-            assert waits.wait(SECONDS)
-        record = wired[JobService].wait(wired[BatchService].view(batch).job.id, SECONDS)
-    assert record.status == "done"
-    assert not messages[-1].endswith(FOR_MEMORY)
-
-
 class Recording:
     """Room for some bytes a batch, noting what was asked for."""
 
@@ -268,9 +237,3 @@ def test_a_budget_smaller_than_one_prompt_runs_prompts_one_at_a_time():
     found = calibrated(room, "rollout")
     assert len(room.sizes) == len(EXAMPLES)
     assert len(found.joint.values) > 0
-
-
-def test_references_that_share_no_prefix_hold_no_keys_and_need_no_room():
-    room = Recording(1)
-    assert len(calibrated(room, "reference").joint.values) > 0
-    assert set(room.sizes) == {0}

@@ -95,15 +95,6 @@ def test_any_method_is_listed_and_used_with_its_parameters_over_the_endpoints(cl
             client.predict(PROMPT, None, {**asked, "parameters": parameters}, api_name="/start_audit")
 
 
-def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
-    path = tmp_path / "set.csv"
-    path.write_text("prompt,reference\nThe nurse said that he, left\nThe nurse said that she, left\n", "utf-8")
-    job = client.predict(handle_file(path), {"alpha": 0.2}, api_name="/calibrate")
-    assert job["status"] in ("queued", "running", "done")
-    assert job["job_id"] >= 1
-    assert client.predict(job["job_id"], api_name="/job")["job_id"] == job["job_id"]
-
-
 def test_a_calibration_takes_columns_and_shares_from_json(client: Client, services: Services, tmp_path: Path):
     path = tmp_path / "set.csv"
     path.write_text("question,answer\nThe nurse said that he, left\n", "utf-8")

@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from app.bootstrap import services
 from app.settings import Settings
-from app.shared.jobs import LEASE, RENEWAL_SECONDS, JobContext, JobService
+from app.shared.jobs import LEASE, JobContext, JobService
 from coft_core.types import Example
 from db.batches import BatchesRepository
 from db.database import Database
@@ -106,10 +106,6 @@ def silent(database: Database, since: timedelta) -> None:
     """Let all signs of life be so old, as after a pause of the computers that gave them."""
     with in_every_project(), database.writing() as connection:
         connection.execute(update(jobs).values(heartbeat_at=utc_now() - since))
-
-
-def test_a_lease_is_renewed_often_enough_to_miss_several_signs_of_life() -> None:
-    assert timedelta(seconds=4 * RENEWAL_SECONDS) < LEASE
 
 
 def test_a_living_job_of_another_server_is_left_alone_and_taken_over_when_its_lease_has_run_out(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Jobs end as their rows say, stop when asked, and report progress without flooding the store."""
+"""Jobs end as their rows say, stop when asked, and report progress and the time left without flooding the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
-from threading import Event, Lock
+from threading import Event
 from typing import Protocol
 
 import pytest
@@ -20,7 +20,7 @@ from app.shared.jobs import LEASE, JobContext, JobService, whereabouts
 from app.shared.processes import JobProcess
 from db.database import Database
 from db.jobs import JobsRepository
-from db.types import JsonObject, NotFoundError, StoreError, UnstorableValueError
+from db.types import ConflictError, JsonObject, StoreError
 
 LONG = 30.0
 """Seconds after which a test gives up on a thread; never reached when the code is right."""
@@ -102,13 +102,6 @@ def test_a_result_that_json_cannot_hold_or_progress_outside_zero_to_one_fails_th
         assert (job.status, said in (job.error or "")) == ("failed", True)
 
 
-def test_a_payload_that_is_no_json_is_refused_and_leaves_no_job(runner: JobService) -> None:
-    with pytest.raises(UnstorableValueError):
-        runner.submit("calibrate", "t", lambda _: None, {"model": object()})
-    assert runner.list() == ()
-    assert runner.wait(runner.submit("calibrate", "t", lambda _: None), LONG).status == "done"
-
-
 def test_a_running_job_stops_at_its_next_check_after_being_cancelled(runner: JobService) -> None:
     work = Work()
     job_id = runner.submit("calibrate", "t", work)
@@ -133,53 +126,6 @@ def test_a_queued_job_that_is_cancelled_never_runs_and_shows_it_at_once(runner: 
     work.released.set()
     assert [runner.wait(job_id, LONG).status for job_id in (first, third)] == ["done", "done"]
     assert not ran.is_set()
-
-
-def test_cancelling_one_job_leaves_the_others_alone(database: Database) -> None:
-    works = [Work(), Work()]
-    with JobService(database, workers=2) as runner:
-        ids = [runner.submit("calibrate", "t", work) for work in works]
-        assert all(work.entered.wait(LONG) for work in works)
-        runner.cancel(ids[0])
-        for work in works:
-            work.released.set()
-        assert [runner.wait(job_id, LONG).status for job_id in ids] == ["cancelled", "done"]
-
-
-def test_what_is_not_running_here_cannot_be_cancelled(runner: JobService, jobs: JobsRepository) -> None:
-    foreign = jobs.add("calibrate", "another process's").id
-    runner.cancel(foreign)
-    assert runner.wait(foreign, LONG).status == "queued"
-    with pytest.raises(NotFoundError):
-        runner.wait(404)
-    with pytest.raises(NotFoundError):
-        runner.cancel(404)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_no_more_jobs_run_at_once_than_there_are_workers(workers: int, database: Database) -> None:
-    lock = Lock()
-    running = most = 0
-    order: list[int] = []
-
-    def work(context: JobContext) -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-            order.append(context.payload["n"])
-        for part in range(20):
-            context.progress(part / 20)
-        with lock:
-            running -= 1
-
-    with JobService(database, workers=workers) as runner:
-        ids = [runner.submit("calibrate", "t", work, {"n": n}) for n in range(6)]
-        assert {runner.wait(job_id, LONG).status for job_id in ids} == {"done"}
-    assert most <= workers
-    assert sorted(order) == list(range(6))
-    if workers == 1:
-        assert order == list(range(6))
 
 
 def test_progress_is_written_at_most_five_times_a_second_and_never_lost(
@@ -322,3 +268,96 @@ def test_a_store_that_refuses_the_ending_leaves_the_row_to_recovery(
     assert "could not be stored" in caplog.text
     monkeypatch.undo()
     assert runner.recover(owns_store=True) == [job.id]
+
+
+def test_the_time_left_follows_from_the_speed_of_the_last_minute_and_is_not_said_before_it_is_known(
+    jobs: JobsRepository, clock: MovableClock
+) -> None:
+    cases: tuple[tuple[tuple[tuple[float, float], ...], float, float | None], ...] = (
+        # Reports as moments and shares; a moment, and the seconds that are then left.
+        ((), 0, None),
+        (((0, 0.0), (10, 0.1), (20, 0.2)), 20, 80),
+        (((0, 0.0), (10, 0.1), (20, 0.2)), 25, 75),
+        (((0, 0.0), (10, 0.1), (20, 0.2)), 1000, 0),
+        (((0, 0.0), (10, 0.02)), 10, None),
+        (((0, 0.0), (15, 0.03)), 15, 0.97 * 15 / 0.03),
+        (((0, 0.5),), 0, None),
+        (((0, 0.5), (10, 1.0)), 10, None),
+        # Half was known already and is reported at once; then a tenth takes 100 seconds.
+        (((0, 0.0), (1, 0.5), (51, 0.55), (101, 0.6)), 101, 400),
+    )
+    for reports, moment, left in cases:
+        context = JobContext(jobs.add("calibration", "t").id, {}, jobs, clock)
+        advance(context, clock, *reports)
+        clock.now = moment
+        assert context.seconds_left == (left if left is None else pytest.approx(left)), reports
+
+
+def test_a_new_phase_is_judged_by_its_own_speed(jobs: JobsRepository, clock: MovableClock) -> None:
+    context = JobContext(jobs.add("calibration", "t").id, {}, jobs, clock)
+    advance(context, clock, (0, 0.0), (10, 0.2))
+    context.begin_phase(0.2, "the slow part")
+    assert (context.state, context.seconds_left) == ((0.2, "the slow part"), None)
+    advance(context, clock, (30, 0.3))
+    assert context.seconds_left == pytest.approx(140)
+
+
+def advance(context: JobContext, clock: MovableClock, *reports: tuple[float, float]) -> None:
+    """Report shares at moments."""
+    for moment, fraction in reports:
+        clock.now = moment
+        context.progress(fraction)
+
+
+def test_the_time_left_is_known_of_running_jobs_only(runner: JobService, clock: MovableClock) -> None:
+    seen: list[float | None] = []
+
+    def work(context: JobContext) -> None:
+        advance(context, clock, (0, 0.0), (10, 0.5))
+        seen.append(runner.get(context.job_id).seconds_left)
+
+    job_id = runner.submit("calibration", "t", work)
+    runner.wait(job_id, LONG)
+    assert seen == [pytest.approx(10)]
+    assert runner.get(job_id).seconds_left is None
+
+
+def test_a_job_is_prepared_under_its_own_id_before_it_runs(runner: JobService) -> None:
+    order: list[tuple[str, int]] = []
+    job_id = runner.submit(
+        "calibration", "t", lambda context: order.append(("run", context.job_id)),
+        prepare=lambda number: order.append(("prepare", number)),
+    )  # fmt: skip
+    assert runner.wait(job_id, LONG).status == "done"
+    assert order == [("prepare", job_id), ("run", job_id)]
+
+
+def test_a_job_that_cannot_be_prepared_is_not_there_and_does_not_run(runner: JobService) -> None:
+    ran = Event()
+
+    def refuse(_: int) -> None:
+        raise ConflictError("There is another one.")
+
+    with pytest.raises(ConflictError):
+        runner.submit("calibration", "t", lambda _: ran.set(), prepare=refuse)
+    assert not runner.list()
+    assert runner.wait(runner.submit("calibration", "next", lambda _: None), LONG).status == "done"
+    assert not ran.is_set()
+
+
+def test_a_process_is_gone_once_it_has_ended_and_never_because_its_number_or_computer_is_another_ones() -> None:
+    own = JobProcess.of(os.getpid())
+    assert JobProcess.read(own.json) == own
+    assert JobProcess.read(None) is None
+    assert (own.own, own.visible, own.gone) == (True, True, False)
+    assert replace(own, born=-3600.0).gone
+    elsewhere = replace(own, machine="another one", number=2**22)
+    assert (elsewhere.own, elsewhere.visible, elsewhere.gone) == (False, False, False)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as started:
+        process = JobProcess.of(started.pid)
+        assert (process.own, process.visible, process.gone) == (False, True, False)
+        started.kill()
+        os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)
+        assert process.gone, "it has ended, though nobody asked how"
+        started.wait()
+        assert process.gone

@@ -47,9 +47,10 @@ class Run:
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
+        self.runs: tuple[int, ...] = (3,)
 
     def list(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(id=3)]
+        return [SimpleNamespace(id=number) for number in self.runs]
 
     def made(self, job: JobView) -> int:
         assert job.result is not None
@@ -81,48 +82,47 @@ def shows_work(seen: list[object]) -> tuple[bool, bool]:
     return timer.active, bool(cancel.visible)
 
 
-@pytest.mark.parametrize("status", ["queued", "running"])
-def test_a_job_at_work_is_followed_and_leaves_the_shown_result_alone(jobs, run, status) -> None:
-    seen = watching(run).poll(jobs.put(4, status), 1)
-    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (4, 1, (True, True))
+def test_a_look_follows_what_is_at_work_and_shows_what_has_ended(jobs, run) -> None:
+    busy, idle = (True, True), (False, False)
+    cases = (
+        # The followed job's status and what it made, a job behind it; what is followed and shown then.
+        ("queued", None, None, 4, 1, busy),
+        ("running", None, None, 4, 1, busy),
+        ("done", 7, None, None, 7, idle),
+        ("failed", None, None, None, 1, idle),
+        ("cancelled", 7, None, None, 1, idle),
+        ("done", 7, "queued", 5, 7, busy),
+    )
+    for status, made, behind, followed, shown, work in cases:
+        jobs.views.clear()
+        if behind is not None:
+            jobs.put(5, behind)
+        seen = watching(run).poll(jobs.put(4, status, made=made), 1)
+        assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (followed, shown, work), status
+    run.shows_parts = True
+    assert watching(run).poll(jobs.put(4, "cancelled", made=7), 1)[SHOWN] == 7
 
 
-def test_what_a_finished_job_made_is_shown_and_nothing_is_followed_any_more(jobs, run) -> None:
-    seen = watching(run).poll(jobs.put(4, "done", made=7), 1)
-    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (None, 7, (False, False))
-
-
-@pytest.mark.parametrize("status", ["failed", "cancelled", "interrupted"])
-def test_a_job_that_ended_early_shows_no_result_and_can_be_resumed(jobs, run, status) -> None:
-    seen = watching(run).poll(jobs.put(4, status, resumable=True), 1)
-    assert (seen[SHOWN], shows_work(seen)) == (1, (False, False))
+def test_only_jobs_that_ended_early_and_can_go_on_are_offered_to_be_resumed(jobs, run) -> None:
+    seen = watching(run).poll(jobs.put(4, "interrupted", resumable=True), 1)
     assert 'data-do="resume" data-id="4"' in str(seen[UNFINISHED])
+    jobs.put(4, "done", resumable=True)
+    assert "data-id" not in str(watching(run).poll(4, 1)[UNFINISHED])
 
 
-@pytest.mark.parametrize(("shows_parts", "shown"), [(True, 7), (False, 1)])
-def test_what_a_cancelled_job_kept_is_shown_where_jobs_keep_parts(jobs, run, shows_parts, shown) -> None:
-    run.shows_parts = shows_parts
-    seen = watching(run).poll(jobs.put(4, "cancelled", made=7), 1)
-    assert seen[SHOWN] == shown
+def test_a_page_that_is_opened_again_finds_the_visitors_own_job_of_its_kind_at_work(jobs, run) -> None:
+    for changes, followed in (({}, 5), ({"kind": "other"}, None), ({"own": False}, None)):
+        jobs.put(5, "running")
+        jobs.views[5] = replace(jobs.views[5], **changes)
+        seen = watching(run).opened(SimpleNamespace(query_params={}))
+        assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)[0]) == (followed, 3, followed is not None)
 
 
-def test_a_job_that_waits_behind_an_ended_one_is_followed_next(jobs, run) -> None:
-    jobs.put(5, "queued")
-    seen = watching(run).poll(jobs.put(4, "done", made=7), 1)
-    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (5, 7, (True, True))
-
-
-def test_jobs_of_other_kinds_are_not_followed(jobs, run) -> None:
-    jobs.put(5, "running")
-    jobs.views[5] = replace(jobs.views[5], kind="other")
-    seen = watching(run).opened(SimpleNamespace(query_params={}))
-    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (None, 3, (False, False))
-
-
-def test_a_page_that_is_opened_again_finds_the_job_at_work(jobs, run) -> None:
-    jobs.put(5, "running")
-    seen = watching(run).opened(SimpleNamespace(query_params={}))
-    assert (seen[FOLLOWED], shows_work(seen)) == (5, (True, True))
+def test_a_page_shows_the_run_that_its_address_names_and_else_the_newest(jobs, run) -> None:
+    jobs.put(8, "done", made=2)
+    run.runs = (3, 2)
+    for query, shown in (({}, 3), ({"run": "2"}, 2), ({"run": "9"}, 3), ({"run": "x"}, 3), ({"job": "8"}, 2)):
+        assert watching(run).opened(SimpleNamespace(query_params=query))[SHOWN] == shown, query
 
 
 def test_beginning_and_resuming_follow_the_new_job(jobs, run) -> None:

@@ -96,12 +96,6 @@ def test_whoever_finds_no_room_waits_for_those_who_have_it_and_is_told(budget):
     assert budget.size == 0
 
 
-def test_whoever_finds_room_is_told_nothing(budget):
-    wait = Wait()
-    with budget.room(6 * MEGABYTE, wait):
-        assert wait.told == []
-
-
 def test_a_small_one_does_not_overtake_a_large_one_that_asked_before_it(budget):
     order = []
     large, small = Asking(budget, 9, order, "large"), Asking(budget, 1, order, "small")
@@ -272,16 +266,3 @@ def test_other_errors_are_nobodys_to_repeat(memory):
     assert memory.budget.size == 0
     with memory._turns.turn():
         pass
-
-
-def test_freed_memory_is_handed_back_again_and_again_until_the_server_ends(monkeypatch):
-    ended, given = threading.Event(), []
-
-    def give_back():
-        given.append(len(given))
-        if len(given) == 3:
-            ended.set()
-
-    monkeypatch.setattr("app.shared.memory._give_back", give_back)
-    memory_budget.keep_giving_back(ended, pause=0.0)
-    assert given == [0, 1, 2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import re
 from typing import Annotated
 
 import gradio as gr
@@ -60,19 +59,6 @@ def test_what_is_for_the_terminal_is_not_offered_to_programs():
     call = callable_of(operation()(read), 1)
     assert list(inspect.signature(call).parameters) == ["name"]
     assert call("a") == "a none"
-
-
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ((3, None), "The argument prompt cannot be 3: input should be a valid string."),
-        (("a", [1]), "The argument settings cannot be [1]: input should be a valid dictionary."),
-        (("a", {"more": "much"}), "The argument settings, more cannot be 'much': input should be a valid number"),
-    ],
-)
-def test_a_malformed_argument_is_refused_in_one_sentence_that_names_it(values, sentence):
-    with pytest.raises(gr.Error, match=re.escape(sentence)):
-        callable_of(operation()(weigh), 1)(*values)
 
 
 def test_without_the_package_agents_are_refused_before_a_store_is_opened(tmp_path, monkeypatch, capsys):

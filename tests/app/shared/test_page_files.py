@@ -37,20 +37,6 @@ def test_no_page_has_many_files_of_ours_and_each_file_is_loaded_once(
     context.close()
 
 
-def test_another_page_is_loaded_anew_with_its_own_scripts(visit):
-    page = visit("/sessions")
-    page.evaluate("window.before = true")
-    page.locator(".topbar .nav a", has_text="Setup").click()
-    page.locator(".tabs a", has_text="Word lists").click()
-    page.wait_for_url("**/lists")
-    expect(page.locator("h1")).to_have_text("Word lists")
-    assert page.evaluate("[window.before === undefined, 'library' in window.coft, 'list' in window.coft]") == [
-        True,
-        False,
-        True,
-    ]
-
-
 def test_colours_and_styles_are_there_before_anything_is_drawn(page: Page, address: str, services):
     page.route("**/assets/**", lambda route: route.abort())  # nothing of Gradio arrives, which draws the page
     page.emulate_media(color_scheme="dark")

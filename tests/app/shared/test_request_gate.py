@@ -17,7 +17,6 @@ import pytest
 from starlette.datastructures import Headers
 
 from app.bootstrap import FEATURES, services
-from app.cli import main
 from app.server import build_app, launch_options
 from app.serving.gate import ALWAYS_TLS, EVERYWHERE_FORBIDDEN, HEADERS, POLICY, Allowed, RequestGate
 from app.serving.gradio_changes import SENTENCE
@@ -113,15 +112,6 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit():
     assert read == [(80, 200), (80, 413)]
 
 
-def test_health_readiness_and_figures_are_answered_and_name_no_prompt(served):
-    assert served.get("/health").json() == {"status": "ok"}
-    assert served.get("/ready").json() == {"status": "ok"}
-    figures = served.get("/metrics").text
-    for name in ("coft_jobs", "coft_resident_bytes", "coft_keys_and_values_bytes", "coft_step_seconds_count"):
-        assert name in figures
-    assert 'coft_request_seconds_count{route="health",status="200"}' in figures
-
-
 def test_its_own_pages_and_programs_without_an_origin_are_answered(served):
     own = served.base_url.netloc.decode()
     for headers in (
@@ -208,14 +198,6 @@ def test_a_setting_that_names_no_host_or_origin_is_refused():
     ):  # fmt: skip
         with pytest.raises(ServiceError, match=f"COFT_{name.upper()}"):
             Allowed.by(Settings(**{name: value}))
-
-
-@pytest.mark.slow
-def test_serving_with_such_a_setting_ends_in_one_sentence(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    monkeypatch.setenv("COFT_HOSTS", "*")
-    assert main(["serve", "--port", str(free_port())]) == 1
-    assert "COFT_HOSTS names '*'" in capsys.readouterr().err
 
 
 def test_an_uploaded_page_comes_back_as_a_file_to_save_under_a_harmless_name(served):

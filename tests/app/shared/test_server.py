@@ -36,11 +36,6 @@ def test_serving_beside_another_server_opens_no_store(taken, tmp_path, monkeypat
     assert not store.exists()
 
 
-def test_an_address_that_does_not_exist_is_refused():
-    with pytest.raises(ServiceError, match="cannot be used"):
-        require_free_port(Settings(host="203.0.113.7"))
-
-
 class Stopping:
     """Sends the signal to end while it is taken apart."""
 

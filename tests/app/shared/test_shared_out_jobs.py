@@ -17,13 +17,10 @@ from app.evaluate.runs import EvaluationRequest
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.jobs import JobService
-from app.tune.runs import TuningRequest
-from app.tune.service import TuningService
 from coft_core.calibrate import task, true_tokens
 from tests.app.batch.small_batch import SETTINGS, parsed
 from tests.app.evaluate.made_up import evaluations_of
 from tests.app.shared.hired import Cluster
-from tests.app.tune.test_tuning_runs import tuning_rows
 from tests.conftest import load_tiny, prompt_set_csv
 
 VARYING = {"seconds", "peak_bytes", "job_id"}
@@ -157,21 +154,6 @@ def test_calibration_is_alike_to_the_last_bit(tmp_path, monkeypatch, source, rec
     assert replace(here, created="") == replace(there, created="")
     assert np.array_equal(here.joint.values.values, there.joint.values.values)
     assert sum(len(worker.given_work) for worker in cluster.workers) > 3
-
-
-def tuning(wired, folder):
-    path = folder / "tune.jsonl"
-    path.write_text(tuning_rows())
-    service = wired[TuningService]
-    asked = TuningRequest("set", ("coft", "sdd"), AuditSettings(model="tiny", max_new_tokens=4))
-    view = service.view(ran(wired, service.submit(service.read(path), asked)).id)
-    return view.vanilla, view.methods
-
-
-@pytest.mark.slow
-def test_tuning_measures_the_same(tmp_path):
-    here, there, _ = in_both(tmp_path, tuning, 5)
-    assert here == there
 
 
 @pytest.mark.slow
