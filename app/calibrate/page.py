@@ -166,7 +166,7 @@ def wire_jobs(
     def begin(path: str | None, accept: bool, *values: Any) -> int:
         return calibrations.submit(*submission(calibrations, path, accept, values))
 
-    watch = JobWatch(calibrations, begin)
+    watch = JobWatch(calibrations, begin, calibrations.resume)
     begun = wire_job(app, watch, part, [prompts.file, prompts.accept, *inputs[1:]])
     begun.failure(check.check, inputs, [prompts.errors, prompts.accept], **EVENT)
 

@@ -160,7 +160,7 @@ DEMO_SAMPLE = {
 class CalibrationService(LongRun, PromptSetReader):
     """Calibrations: run in the background, from the start or from where they ended, and read afterwards."""
 
-    kind, uses, resumes_jobs = CALIBRATION_JOB, ("calibration",), True
+    kind, uses = CALIBRATION_JOB, ("calibration",)
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

@@ -16,30 +16,20 @@ Fold = Literal["", "strength", "sampling", "masking", "prompt", "length"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is said of a setting beside its name, its type and its default.
-
-    Attributes:
-        label: Its name on pages.
-        help: What its option says; one without is no option, or one that each command words itself.
-        option: The option, where it is called otherwise or takes a text.
-        typed: What the option takes, where that is not of the setting's own type.
-        fold: The part of the rail that holds it.
-        control: The component of Gradio that sets it; empty where the rail places one of its own.
-        how: Arguments of the component.
-        hint: A line under the component.
-        blanks: Whether blanks around a text are part of it.
-        policy: Whether every policy takes it.
-        calibrated: Whether a calibration depends on it.
-    """
+    """What is said of a setting beside its name, its type and its default."""
 
     label: str = ""
+    # What its option says; one without is no option, or one that each command words itself.
     help: str = ""
+    # The option, where it is called otherwise or takes a text, and what it takes.
     option: Any = None
     typed: Any = None
+    # The part of the rail that holds it, and the component of Gradio there; empty where the rail places one of its own.
     fold: Fold = ""
     control: str = ""
     how: Mapping[str, Any] = field(default_factory=dict)
     hint: str = ""
+    # Whether blanks around a text are part of it, every policy takes it, and a calibration depends on it.
     blanks: bool = False
     policy: bool = False
     calibrated: bool = True

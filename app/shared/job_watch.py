@@ -91,10 +91,9 @@ class JobPart:
 class JobWatch:
     """What a page asks about its long runs; every method answers one event."""
 
-    def __init__(self, run: LongRun, begin: Callable[..., int]) -> None:
-        """``begin`` starts a job with the values of the page's form."""
-        self._run = run
-        self._begin = begin
+    def __init__(self, run: LongRun, begin: Callable[..., int], resume: Callable[[int], int] | None = None) -> None:
+        """``begin`` starts a job with the values of the page's form, ``resume`` goes on with one that ended early."""
+        self._run, self._begin, self._resume = run, begin, resume
 
     @shown
     def begin(self, shown_id: int | None, *values: Any) -> list[Any]:
@@ -115,7 +114,7 @@ class JobWatch:
     @shown
     def resume(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Go on with a job from what it had done."""
-        return self._watched(self._run.resume(int(event.id)), shown_id)
+        return self._watched(None if self._resume is None else self._resume(int(event.id)), shown_id)
 
     @shown_to(READ)
     def opened(self, request: gr.Request) -> list[Any]:
@@ -153,7 +152,7 @@ class JobWatch:
             following, result_id, job_status(job, self._run.kept), job_said(job), gr.Timer(active=busy),
             gr.Button(visible=busy),
         ]  # fmt: skip
-        if self._run.resumes_jobs:
+        if self._resume is not None:
             watched.append(gr.skip() if running else resumable_jobs(self._own()))
         return watched
 

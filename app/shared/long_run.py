@@ -33,8 +33,6 @@ class LongRun(ABC):
     """Past runs that are listed; older ones are found by their number."""
     shows_parts: ClassVar[bool] = False
     """Whether what a job made is shown where it ended early, too."""
-    resumes_jobs: ClassVar[bool] = False
-    """Whether :meth:`resume` takes the number of a job, and its page lists the jobs that ended early."""
 
     def __init__(self, services: Services) -> None:
         self.jobs, self.host, self.workers = services[JobService], services[ModelHost], services[WorkerPool]
@@ -51,10 +49,6 @@ class LongRun(ABC):
     @abstractmethod
     def made(self, job: JobRecord) -> int:
         """The number of the run that a job made."""
-
-    def resume(self, number: int) -> int:
-        """Go on with what is not done; the new job's number."""
-        raise NotImplementedError
 
 
 Found = TypeVar("Found")

@@ -37,11 +37,7 @@ PARTS = ("Args:", "Attributes:", "Returns:", "Raises:")
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Marks an argument, in its annotation, that plain JSON is read as by a function of its own.
-
-    Attributes:
-        reader: Reads an object, or None where none is given.
-    """
+    """Marks an argument, in its annotation, that is read from a JSON object, or from None where none is given."""
 
     reader: Callable[[Json | None], Any]
 
@@ -53,15 +49,7 @@ class OnTerminal:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What an operation is told.
-
-    Attributes:
-        name: Its name.
-        annotation: Its type.
-        default: Its default; ``inspect.Parameter.empty`` where it must be given.
-        by_name: Whether it can only be given by name: an option of a command, where others stand in their order.
-        meaning: What the docstring says of it.
-    """
+    """What an operation is told; one that can only be given by name is an option of a command."""
 
     name: str
     annotation: Any
@@ -87,11 +75,7 @@ class Argument:
         return self.default if self.required or self._reader is None else None
 
     def read(self, value: Any) -> Any:
-        """Its value from plain JSON.
-
-        Raises:
-            ServiceError: The value cannot be what it must be; the sentence names the argument.
-        """
+        """Its value from plain JSON; a sentence that names the argument refuses what it cannot be."""
         given = checked(f"The argument {self.name}", self.plain, value)
         if isinstance(given, Path) and NO_FILE.search(str(given)):
             raise ServiceError(f"The argument {self.name} is no name that a file can have; give a file.")
@@ -117,13 +101,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A docstring taken apart.
-
-    Attributes:
-        description: What comes first, paragraphs joined.
-        arguments: Meaning by name of each argument or attribute.
-        returns: What is returned.
-    """
+    """A docstring taken apart; its arguments are meanings by name."""
 
     description: str
     arguments: Mapping[str, str]
@@ -137,32 +115,27 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that the program does for whoever asks.
-
-    Attributes:
-        call: What does it, given the services and the arguments.
-        json: Its result as plain JSON; None where it has none.
-        endpoint: Whether programs and agents are offered it, under the function's name.
-        need: Which role it takes on a server with accounts.
-        answer: What a component that holds the answer is called, where files go in or out.
-        at_once: Calls by programs that run beside each other.
-        command: The words that ask for it on a terminal; empty where none do.
-        wait: Waits on a terminal for what has only begun, and gives the result in the end; told whether to be quiet.
-        write: Writes the result to the path that ``--out`` names, and says so in a sentence, which may be empty.
-        text: Prints the result for people; None prints it as it is.
-        holds: Whether a result is to end a command with success.
-    """
+    """Something that the program does for whoever asks; ``call`` is given the services and the arguments."""
 
     call: Callable[..., Any]
+    # The result as plain JSON; None where it has none.
     json: Callable[[Any], Any] | None = None
+    # Whether programs and agents are offered it, under the function's name.
     endpoint: bool = True
     need: Need = ADMIN
+    # What a component that holds the answer is called, where files go in or out.
     answer: str = "answer"
+    # Calls by programs that run beside each other.
     at_once: int = 4
+    # The words that ask for it on a terminal; empty where none do.
     command: str = ""
+    # Waits on a terminal for what has only begun, and gives the result in the end; told whether to be quiet.
     wait: Callable[[Any, Any, bool], Any] | None = None
+    # Writes the result to the path that ``--out`` names, and says so in a sentence, which may be empty.
     write: Callable[[Any, Any, Path], str] | None = None
+    # Prints the result for people; None prints it as it is.
     text: Callable[[Any], None] | None = None
+    # Whether a result is to end a command with success.
     holds: Callable[[Any], bool] | None = None
 
     @property
@@ -181,11 +154,7 @@ class Operation:
         return tuple(item for item in arguments_of(self.call) if OnTerminal() not in get_args(item.annotation))
 
     def checked(self, values: Sequence[Any]) -> dict[str, Any]:
-        """Arguments in their order, from plain JSON.
-
-        Raises:
-            ServiceError: One cannot be what it must be; the sentence names it.
-        """
+        """Arguments in their order, from plain JSON."""
         return {argument.name: argument.read(value) for argument, value in zip(self.arguments, values, strict=True)}
 
 
@@ -232,16 +201,7 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 
 
 def checked(what: str, annotation: Any, value: Any) -> Any:
-    """A value in the type that it must have.
-
-    Args:
-        what: What it is, to begin a sentence with.
-        annotation: The type.
-        value: The value, as JSON has it.
-
-    Raises:
-        ServiceError: It cannot be that.
-    """
+    """A value from JSON in the type that it must have; ``what`` begins the sentence that refuses it."""
     if problem := _unusable(value):
         raise ServiceError(f"{what}{problem}.")
     try:
@@ -281,17 +241,9 @@ def _unusable(value: Any, depth: int = 0) -> str:
 def record(
     kind: type[R], given: Json | None, what: str = "setting", others: tuple[str, ...] = (), **defaults: Any
 ) -> R:
-    """A frozen record from JSON.
+    """A frozen record from JSON, which names fields; others have their defaults.
 
-    Args:
-        kind: A dataclass.
-        given: Values by the names of its fields; those that are left out have their defaults.
-        what: What a field is to whoever gives it.
-        others: Names that stand beside its fields, and are read elsewhere.
-        own: Values that are no plain JSON, or stand where none is given.
-
-    Raises:
-        ServiceError: There is no such field, or a value is not of its type; the sentence names it.
+    ``what`` calls a field in the sentence that refuses one, and ``others`` are names that are read elsewhere.
     """
     declared = fields(kind)  # pyrefly: ignore[bad-argument-type]
     named = {name: value for name, value in (given or {}).items() if name not in others}

@@ -12,6 +12,7 @@ from app.shared.calibrations import CalibrationStore
 from app.shared.commands import Stopped, progress_bar
 from app.shared.decoding import DECODING, DecodingSettings, Setting
 from app.shared.errors import ServiceError
+from app.shared.format import duration
 from app.shared.jobs import JobService, JobView
 from app.shared.operations import Json
 from app.shared.planning import LAYOUTS, families_from_text, named_list
@@ -133,7 +134,7 @@ def wait_for(wired: Services, job_id: int, quiet: bool) -> JobView:
                 return wired[JobService].wait(job_id, POLL_SECONDS)
             except TimeoutError:
                 job = wired[JobService].get(job_id)
-                left = "" if job.seconds_left is None else f", about {_duration(job.seconds_left)} left"
+                left = "" if job.seconds_left is None else f", {duration(job.seconds_left)} left"
                 moved(job.progress, f"{job.message}{left}")
         return wired[JobService].wait(job_id)
 
@@ -152,10 +153,6 @@ def wait_for_all(
     for job_view in ended:
         if job_view.status != "done":
             raise ServiceError(job_view.error or f"{what} was {job_view.status}; go on with: {resume}.")
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -23,8 +23,6 @@ FAVICON = ASSETS / "favicon.png"
 
 def examples() -> list[tuple[str, str, str]]:
     """Title and prompt of each example that comes with the application, and a seed that shows much; empty for any."""
-    if not EXAMPLES.is_file():
-        return []
     return [
         (item["title"], item["prompt"], str(item.get("seed", ""))) for item in json.loads(EXAMPLES.read_text("utf-8"))
     ]
@@ -32,8 +30,6 @@ def examples() -> list[tuple[str, str, str]]:
 
 def phantom_examples() -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Scenarios of the embedded phantom by setting: title, prompt and what is planted there."""
-    if not PHANTOM.is_file():
-        return []
     groups = json.loads(PHANTOM.read_text("utf-8"))
     return [
         (group["title"], [(item["title"], item["prompt"], item["planted"]) for item in group["examples"]])

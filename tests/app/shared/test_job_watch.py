@@ -43,7 +43,7 @@ class Jobs:
 class Run:
     """Long work whose jobs say in their results what they made."""
 
-    kind, kept, parameter, most_listed, shows_parts, resumes_jobs = "work", "", "run", 100, False, True
+    kind, kept, parameter, most_listed, shows_parts = "work", "", "run", 100, False
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
@@ -70,8 +70,9 @@ def run(jobs: Jobs) -> Run:
     return Run(jobs)
 
 
-def watching(run: Run, begin: Callable[[str], int] | None = None) -> JobWatch:
-    return JobWatch(run, begin or (lambda title: run.jobs.put(9, "queued")))  # type: ignore[arg-type]
+def watching(run: Run, begin: Callable[[str], int] | None = None, resumable: bool = True) -> JobWatch:
+    begins = begin or (lambda title: run.jobs.put(9, "queued"))
+    return JobWatch(run, begins, run.resume if resumable else None)  # type: ignore[arg-type]
 
 
 def shows_work(seen: list[object]) -> tuple[bool, bool]:
@@ -149,14 +150,13 @@ def test_a_refused_job_becomes_one_shown_sentence(jobs, run) -> None:
 
 @pytest.mark.parametrize("resumable", [True, False])
 def test_each_control_gets_as_many_values_as_a_look_gives(jobs, run, resumable) -> None:
-    run.resumes_jobs = resumable
     jobs.put(4, "running")
     with gr.Blocks() as page:
         title = gr.Textbox()
         part = job_part(*run_buttons(), resumable)
-        wire_job(page, watching(run), part, [title])
+        wire_job(page, watching(run, resumable=resumable), part, [title])
     looks = [made for made in page.fns.values() if made.outputs]
     # A page that resumes nothing has neither the list of what is unfinished nor its event.
     assert len(looks) == (4 if resumable else 3)
-    given = watching(run).poll(4, None)
+    given = watching(run, resumable=resumable).poll(4, None)
     assert {len(look.outputs) for look in looks} == {len(given)}
