@@ -113,7 +113,7 @@ def build_app(services: Services) -> gr.Blocks:
 def _begin_page(app: gr.Blocks, path: str, title: str, listed: bool = True) -> None:
     """What follows is built on a page of its own, as after Gradio's ``Blocks.route``, but in the same block.
 
-    With a block for each page, Gradio makes the configuration and all routes of the whole application anew at the end
+    With a block for each page, Gradio makes the configuration and all routes of the whole application again at the end
     of every one of them, and throws away all but the last: that took three quarters of the time to start.
     """
     app.pages.append((path, title, listed))

@@ -17,7 +17,7 @@ from app.shared.events import TITLE, message, requesting_visitor
 from app.shared.visitors import answering, share_of
 
 MOST_PAGES = 500
-"""Opened pages whose state is kept; of more, the one unused for longest begins anew when it asks again."""
+"""Opened pages whose state is kept; of more, the one unused for longest begins again when it asks."""
 
 
 class PageState(SessionState):
@@ -86,7 +86,7 @@ SHARES = 4
 
 
 def share_queue(queue: Any) -> None:
-    """Let no visitor take more than her share of the places in which events wait for their turn."""
+    """Let no visitor take more than a share of the places in the queue of events."""
     push = queue.push
 
     async def shared(body: Any, request: Any, username: str | None) -> Any:

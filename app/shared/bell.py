@@ -1,4 +1,4 @@
-"""The bell of the top bar: what a visitor is told of her long jobs, on every page and after closing it."""
+"""The notifications of the top bar: what visitors are told of their long jobs on every page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORST_FIRST = ("failed", "interrupted", "cancelled", "done")
 
 
 class Bell:
-    """Answers the bell's requests; a visitor hears of what she began, and of nothing else."""
+    """Answers the requests of the notifications; visitors hear only of what they began."""
 
     def __init__(self, services: Services) -> None:
         self._jobs, self._running = services[JobsRepository], services[JobService]
@@ -46,12 +46,12 @@ class Bell:
         return JSONResponse({"jobs": self.told(owners)}, headers={"Cache-Control": "no-store"})
 
     def seen(self, request: Request) -> Response:
-        """Note that she saw that the jobs of the request have ended."""
+        """Note that the visitor saw that the jobs of the request have ended."""
         self._jobs.mark_seen(_asked(request), visitor_asking(request).owners)
         return self.listed(request)
 
     def dismissed(self, request: Request) -> Response:
-        """Tell her of the jobs of the request no more."""
+        """Tell the visitor of the jobs of the request no more."""
         self._jobs.dismiss(_asked(request), visitor_asking(request).owners)
         return self.listed(request)
 
@@ -103,7 +103,7 @@ def _is_of(notice: JobNotice, place: JobPlace) -> bool:
 
 
 def _newest_of_each(notices: Sequence[JobNotice]) -> list[JobNotice]:
-    """Of several runs of the same batch or evaluation, the last one says how it stands; they come newest first."""
+    """Of several runs of the same batch or evaluation, the last one counts; they come newest first."""
     newest: dict[object, JobNotice] = {}
     for notice in notices:
         about = notice.subject.get("batch_id", notice.subject.get("evaluation_id", notice.id))

@@ -82,7 +82,7 @@ def or_refusal(call: Callable[[], T]) -> T | str:
 
 
 def or_told(call: Callable[[], T]) -> T | None:
-    """What a call gives, or None once its refusal stands on the page as one sentence.
+    """What a call gives, or None once its refusal is shown on the page as one sentence.
 
     For events that follow the newest of many changes: when such an event fails, Gradio forgets the change that waits
     behind it, and the page would go on showing what was true before.

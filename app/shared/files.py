@@ -76,7 +76,7 @@ class DoubledKeyError(ValueError):
 
 
 def plain_json(text: str | bytes) -> Any:
-    """JSON in whose objects every key stands once."""
+    """JSON whose objects have every key once."""
     return json.loads(text, object_pairs_hook=_single)
 
 
@@ -92,7 +92,7 @@ LARGEST_FIELD = 1_000_000
 MOST_COLUMNS = 1_000
 MOST_ROWS = 100_000
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""What stands in no text that somebody typed, and shows nowhere: all control characters but tab and ends of lines."""
+"""What nobody types and no page shows: all control characters but tab and ends of lines."""
 DEEPEST = 8
 """Lists or objects within each other in a row; spans, the deepest that is read, have two."""
 
@@ -249,7 +249,7 @@ def _rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:
             if len(cells) > len(header):
                 yield line, RowProblem("row", counted)
             elif len(cells) < len(header):
-                # Which cell was left out cannot be told: what stands under a column may belong under the next one.
+                # Which cell was left out cannot be told: what is under a column may belong under the next one.
                 absent = header[len(cells)] or "row"
                 yield line, RowProblem(absent, f"is missing: the row {counted}; leave unused cells empty")
             else:

@@ -56,7 +56,7 @@ def resumable_jobs(jobs: Sequence[JobView]) -> str:
 
 
 def asked_number(request: gr.Request, name: str) -> int | None:
-    """A number that the address names; None where there is none, or something else stands in its place."""
+    """A number that the address names; None where there is none, or something else in its place."""
     text = str(request.query_params.get(name, ""))
     return int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else None
 

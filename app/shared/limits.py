@@ -100,7 +100,7 @@ class DiskRoom:
 
 
 def require_room_for_job(unfinished: int, settings: Settings) -> None:
-    """Refuse a visitor's job beyond those that she may have at work and waiting."""
+    """Refuse a visitor's job beyond those that may be at work or wait."""
     if settings.jobs_per_visitor and unfinished >= settings.jobs_per_visitor:
         raise ServiceError(
             f"{unfinished} of your jobs are at work or wait for their turn, and this server takes "

@@ -64,6 +64,6 @@ def begin_log(form: Form) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
-    # They ask and answer for every request; what they say stands in the program's own line.
+    # They ask and answer for every request; the program's own line says the same.
     for name in ("uvicorn.access", "httpx"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -214,7 +214,7 @@ def checked(what: str, annotation: Any, value: Any) -> Any:
 
 
 NO_FILE = re.compile("[\0\ud800-\udfff]")
-"""What stands in no file's name: a NUL, and halves of characters."""
+"""What no file's name may hold: a NUL, and halves of characters."""
 WHOLE = 2**63
 """Whole numbers reach to this, and no further: the store keeps 64 bits."""
 DEEPEST = 32

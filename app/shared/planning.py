@@ -57,7 +57,7 @@ def pinned(model: LanguageModel, settings: Asked) -> Asked:
 
 
 def rendering_of(stored: JsonObject | None, model: LanguageModel) -> Rendering:
-    """How a stored session's model read its prompt; one of an earlier version (None) is rendered anew, as it was."""
+    """How a stored session's model read its prompt; one of an earlier version (None) is rendered again, as it was."""
     return Rendering(model.chat) if stored is None else Rendering.from_dict(stored)
 
 

@@ -60,7 +60,7 @@ def certifies(settings: AuditSettings) -> bool:
 
 
 def fitted(settings: AuditSettings, policy: str) -> AuditSettings:
-    """The settings under a policy: what it does not have is left out, or stands at its usual value."""
+    """The settings under a policy: what it does not have is left out, or has its usual value."""
     if policy == FACTORIZED:
         return fitted(replace(settings, mask_layout="factorized"), "coft")
     info = policy_info(policy)
@@ -118,12 +118,12 @@ def _parsed(parameter: Parameter, raw: Any) -> Any:
         except (TypeError, ValueError):
             return raw
         return int(number) if parameter.kind == "whole" and number.is_integer() else number
-    # An instruction that stands before the prompt may end in a line break of its own.
+    # An instruction before the prompt may end in a line break of its own.
     return raw.strip() if isinstance(raw, str) and parameter.kind != "text" else raw
 
 
 def info_of(policy: str) -> PolicyInfo:
-    """What is known of a policy; a stored one that is known no longer stands under its own name."""
+    """What is known of a policy; a stored one that no longer exists keeps its own name."""
     return _INFO.get(policy) or PolicyInfo(policy, policy, "", True, True, ("joint",))
 
 
@@ -142,7 +142,7 @@ def policy_about(policy: str) -> str:
 def own_parameters(settings: AuditSettings) -> tuple[tuple[str, str, bool], ...]:
     """Every parameter of the settings' policy: its title, its value in words, and whether it is the usual one.
 
-    A parameter that the policy no longer declares stands under its own name.
+    A parameter that the policy no longer declares keeps its own name.
     """
     given = dict(settings.parameters)
     known = info_of(settings.policy).parameters

@@ -172,7 +172,7 @@ class PromptPart:
 
 
 class PromptHandlers:
-    """Reads uploads and samples; ``untried`` is what stands in place of an estimate before there is one."""
+    """Reads uploads and samples; ``untried`` is shown until there is an estimate."""
 
     def __init__(self, prompt_sets: PromptSetReader, untried: str) -> None:
         self._prompt_sets = prompt_sets

@@ -117,14 +117,14 @@ def _state(record: BatchRowRecord) -> RowState:
 
 
 def _verdict(log: list[AnnotationRecord]) -> tuple[str, int]:
-    """How the verdict on the whole session stands, and on how many targets one does."""
+    """The verdict on the whole session, and the number of targets that have one."""
     verdicts = [item for item in standing(published(log)) if item.status != "withdrawn"]
     whole = next((item.verdict or "disputed" for item in verdicts if item.target.kind == "session"), "")
     return whole, len(verdicts)
 
 
 def in_order(rows: Iterable[Row], value: Callable[[Row], Any], descending: bool) -> tuple[Row, ...]:
-    """Rows sorted by a value of theirs, then as they come; what has none stands last either way, and case is alike."""
+    """Rows sorted by a value of theirs, then as they come; what has none comes last either way, and case does not count."""
 
     def key(row: Row) -> Any:
         found = value(row)

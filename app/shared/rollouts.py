@@ -50,7 +50,7 @@ class RolloutPool:
         """A rollout, which nobody else uses or closes inside this block.
 
         After an error it is closed, since it may be ahead of what is stored. Where the device's memory runs out, the
-        block is an attempt of :meth:`DeviceMemory.attempts`, and the rollout is built anew for the second one.
+        block is an attempt of :meth:`DeviceMemory.attempts`, and the rollout is built again for the second one.
         """
         granted = False
         while not granted:
@@ -74,7 +74,7 @@ class RolloutPool:
                     size = rollout.memory_size_next * (1 + copies)
                     held.enter_context(self._budget.room(size, waiting, claim))
                     if not granted:
-                        # It was closed for somebody else while it waited for memory: it is built anew and asks again.
+                        # It was closed for somebody else while it waited for memory: it is built again and asks again.
                         continue
                     yield rollout
                 except BaseException:

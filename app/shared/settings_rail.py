@@ -180,7 +180,7 @@ def method_note(values: Sequence[object]) -> str:
 
 
 def calibration_note(view: CalibrationView | str | None, fit: SettingsFit, policy: str) -> str:
-    """Badge and lines under the calibration menu; a refusal of its group stands in place of the calibration."""
+    """Badge and lines under the calibration menu; a refusal of its group is shown in place of the calibration."""
     state, text, lines = calibration_status(view, policy)
     return laid_out(
         "shared/calibration_note.html",

@@ -32,7 +32,7 @@ CALIBRATIONS_KEPT = 4
 """Calibrations of which is known how their audits began; of each some hundred bytes an audit."""
 
 READ_SINGLY = 500
-"""Audits that are asked for by their numbers at most; of more, all are read anew."""
+"""Audits that are asked for by their numbers at most; of more, all are read again."""
 
 
 class Beginnings:

@@ -1,4 +1,4 @@
-"""What reviewers said of a session: how each target stands, which reviews were opened, and whether the log is whole."""
+"""What reviewers said of a session: the verdict on each target, which reviews were opened, and whether the log is whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from db.audits import BranchRecord
 from db.verdicts import AnnotationRecord, Target, first_break
 
 VerdictStatus = Literal["withdrawn", "single", "agreed", "disputed", "adjudicated"]
-"""How a target stands: nobody says anything any more, one reviewer does, several agree or differ, or it was decided."""
+"""The state of a target: no reviewer judges it any more, one does, several agree or differ, or it was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ReviewView:
 
 @dataclass(frozen=True, slots=True)
 class StandingVerdict:
-    """How a target stands."""
+    """The verdict on a target, with the opinions that it follows from."""
 
     target: Target
     status: VerdictStatus
@@ -122,7 +122,7 @@ def published(entries: Sequence[AnnotationRecord]) -> tuple[AnnotationRecord, ..
 
 
 def standing(entries: Iterable[AnnotationRecord]) -> tuple[StandingVerdict, ...]:
-    """How every target stands that somebody spoke about, the whole session first, then by position."""
+    """The verdict on every target that somebody spoke about, the whole session first, then by position."""
     spoken = [entry for entry in entries if entry.judges]
     ordered = sorted(spoken, key=lambda entry: (entry.target.key, entry.entry))
     return tuple(_standing(list(group)) for _, group in groupby(ordered, key=lambda entry: entry.target.key))

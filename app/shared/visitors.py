@@ -38,14 +38,14 @@ class Visitor:
 
     @property
     def scope(self) -> Scope:
-        """What of the store she sees."""
+        """What of the store the visitor sees."""
         if self.account is None:
             return None
         return NOWHERE if self.project is None else self.project.id
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """As whom she owns jobs: by her name, and by what she began in this browser before she gave one."""
+        """As whom a visitor owns jobs: by name, and by what was begun in this browser before one was given."""
         if self.account is not None:
             return (f"{_ACCOUNT}{self.account.name}",)
         named = (f"{_NAMED}{self.name}",) if self.name else ()
@@ -53,7 +53,7 @@ class Visitor:
 
     @property
     def owner(self) -> str | None:
-        """As whom she begins jobs; None for who is neither named nor told apart."""
+        """As whom a visitor begins jobs; None for one who is neither named nor told apart."""
         return next(iter(self.owners), None)
 
 
@@ -85,7 +85,7 @@ _present: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
 def answering(visitor: Visitor | None) -> Iterator[None]:
     """While a request is answered, what is begun belongs to its visitor; None for what no page has asked for.
 
-    On a server with accounts she sees her present project alone, and what she makes goes there and is counted to her.
+    On a server with accounts visitors see only their present project, and what they make goes there and counts as theirs.
     """
     token = _present.set(visitor)
     try:
@@ -110,7 +110,7 @@ def present_account() -> AccountRecord | None:
 
 
 def is_own(owner: str | None) -> bool:
-    """Whether something is hers who is being answered; what nobody owns is everybody's, and programs may do all."""
+    """Whether something belongs to whoever is being answered; what nobody owns is everybody's, and programs may do all."""
     visitor = present()
     return visitor is None or owner is None or owner in visitor.owners
 

@@ -33,7 +33,7 @@ def test_no_component_is_described_for_a_page_that_is_opened(states):
     assert page.config_values == {}
 
 
-def test_the_page_unused_for_longest_begins_anew_where_there_are_more_than_are_kept(states):
+def test_the_page_unused_for_longest_begins_again_where_there_are_more_than_are_kept(states):
     pages, kept = states
     for name in ("one", "two", "three"):
         pages[name][kept._id] = [name]

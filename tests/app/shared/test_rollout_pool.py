@@ -146,7 +146,7 @@ def test_what_waits_for_its_memory_stays_counted_and_is_not_closed_for_itself(po
     assert not waits.closed
 
 
-def test_what_waits_for_its_memory_may_be_closed_for_others_and_is_built_anew(pool):
+def test_what_waits_for_its_memory_may_be_closed_for_others_and_is_built_again(pool):
     waits, anew, seen = Sized(4), Sized(4), []
     with pool.memory.budget.room(7 * MEGABYTE):
         pool.put("waits", waits)
@@ -157,7 +157,7 @@ def test_what_waits_for_its_memory_may_be_closed_for_others_and_is_built_anew(po
     assert waits.closed
 
 
-def test_after_an_error_a_rollout_is_closed_and_built_anew(pool):
+def test_after_an_error_a_rollout_is_closed_and_built_again(pool):
     first, second = Sized(1), Sized(1)
     pool.put("a", first)
     with pytest.raises(ZeroDivisionError):
@@ -166,7 +166,7 @@ def test_after_an_error_a_rollout_is_closed_and_built_anew(pool):
     assert use(pool, "a", lambda: second, lambda rollout: rollout) is second
 
 
-def test_where_memory_ran_out_everything_idle_is_closed_and_the_rollout_is_built_anew(pool):
+def test_where_memory_ran_out_everything_idle_is_closed_and_the_rollout_is_built_again(pool):
     idle, first, second = Sized(1), Sized(1), Sized(1)
     pool.put("idle", idle)
     pool.put("a", first)
