@@ -124,7 +124,7 @@ def _verdict(log: list[AnnotationRecord]) -> tuple[str, int]:
 
 
 def in_order(rows: Iterable[Row], value: Callable[[Row], Any], descending: bool) -> tuple[Row, ...]:
-    """Rows sorted by a value of theirs, then as they come; what has none comes last either way, and case does not count."""
+    """Rows sorted by a value of theirs, then as they come; what has none comes last, and case does not count."""
 
     def key(row: Row) -> Any:
         found = value(row)

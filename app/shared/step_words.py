@@ -275,7 +275,7 @@ def _as_typed(step: Step, digits: int) -> str:
 
 
 def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str, str]]:
-    """The four figures under the chart: name, value, what it means. Without ``noise`` no token counts as at its threshold."""
+    """The four figures under the chart: name, value, what it means. Without ``noise`` no token is at its threshold."""
     ratio = step.diagnostics.log_ratio
     mass, meaning = probability(step.certified_mass), "of the fused probability"
     if step.state == "none":

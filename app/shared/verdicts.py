@@ -1,4 +1,4 @@
-"""What reviewers said of a session: the verdict on each target, which reviews were opened, and whether the log is whole."""
+"""What reviewers said of a session: the verdict on each target, the reviews, and whether the log is whole."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ _present: ContextVar[Visitor | None] = ContextVar("visitor", default=None)
 def answering(visitor: Visitor | None) -> Iterator[None]:
     """While a request is answered, what is begun belongs to its visitor; None for what no page has asked for.
 
-    On a server with accounts visitors see only their present project, and what they make goes there and counts as theirs.
+    On a server with accounts visitors see only their present project, and what they make goes there and is theirs.
     """
     token = _present.set(visitor)
     try:
@@ -110,7 +110,7 @@ def present_account() -> AccountRecord | None:
 
 
 def is_own(owner: str | None) -> bool:
-    """Whether something belongs to whoever is being answered; what nobody owns is everybody's, and programs may do all."""
+    """Whether something belongs to whoever is being answered; what nobody owns is everybody's; programs may do all."""
     visitor = present()
     return visitor is None or owner is None or owner in visitor.owners
 
