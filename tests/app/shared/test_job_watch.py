@@ -107,7 +107,7 @@ def test_a_look_follows_what_is_at_work_and_shows_what_has_ended(jobs, run) -> N
 def test_only_jobs_that_ended_early_and_can_go_on_are_offered_to_be_resumed(jobs, run) -> None:
     seen = watching(run).poll(jobs.put(4, "interrupted", resumable=True), 1)
     assert 'data-do="resume" data-id="4"' in str(seen[UNFINISHED])
-    jobs.put(4, "done", resumable=True)
+    jobs.put(4, "done", made=7, resumable=True)
     assert "data-id" not in str(watching(run).poll(4, 1)[UNFINISHED])
 
 

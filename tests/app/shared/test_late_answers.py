@@ -11,14 +11,6 @@ from app.audit.service import AuditService
 from app.shared.errors import ServiceError
 from app.shared.wiring import Services
 
-TYPE_BEFORE_THE_FRAME = """async () => {
-  coft.session.select(4);
-  const field = document.getElementById("typed");
-  field.value = " she";
-  for (let frames = 0; frames < 3; frames += 1) await new Promise(requestAnimationFrame);
-  return [document.querySelector("#inspector .where").textContent, field.value];
-}"""
-
 
 def choose_model(page: Page, name: str) -> None:
     page.get_by_label("Model", exact=True).fill(name)
@@ -54,13 +46,3 @@ def test_the_models_note_is_the_newest_models_however_late_the_others_are_loaded
     choose_model(page, "demo")
     loaded.set()
     expect(note).to_contain_text("Ready on")
-
-
-@pytest.mark.slow
-def test_what_is_typed_for_the_selected_step_outlives_the_frame_that_shows_the_step(audit):
-    page = audit("?session=1")
-    where, typed = page.evaluate(TYPE_BEFORE_THE_FRAME)
-    assert "step 5 of" in where
-    assert typed == " she"
-    page.locator(".tok[data-i='7']").click()
-    expect(page.locator("#typed")).to_have_value("")

@@ -78,9 +78,9 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_read(se
             assert line.recv(65536).decode().startswith("HTTP/1.1 413"), route
 
 
-async def gated_read(pieces: list[bytes], largest: int) -> tuple[int, int]:
-    """How many bytes an application behind the gate has read, and the status that was answered."""
-    read, statuses, waiting = 0, [], list(pieces)
+async def behind_the_gate(pieces: list[bytes], scheme: str = "http", host: str = "localhost"):
+    """How many bytes of a body an application behind the gate has read, the status, and the headers of the answer."""
+    read, answers, waiting = 0, [], list(pieces)
 
     async def application(scope, receive, send):
         nonlocal read
@@ -97,19 +97,23 @@ async def gated_read(pieces: list[bytes], largest: int) -> tuple[int, int]:
         return {"type": "http.request", "body": piece, "more_body": bool(waiting)}
 
     async def send(message):
-        statuses.extend([message["status"]] if "status" in message else [])
+        answers.extend([message] if "status" in message else [])
 
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
-    await RequestGate(application, Allowed.by(Settings()), largest)(scope, receive, send)
-    (status,) = statuses
-    return read, status
+    scope = {"type": "http", "method": "POST", "path": "/", "scheme": scheme, "headers": [(b"host", host.encode())]}
+    allowed = Allowed.by(Settings(hosts="audit.example.org"))
+    await RequestGate(application, allowed, largest_body=100)(scope, receive, send)
+    (answer,) = answers
+    return read, answer["status"], Headers(raw=answer["headers"])
+
+
+def gated(*given: object):
+    # In a thread of its own: a driver of browsers may keep a loop running in this one.
+    with ThreadPoolExecutor(1) as own:
+        return own.submit(asyncio.run, behind_the_gate(*given)).result()
 
 
 def test_a_body_without_a_length_is_cut_off_at_the_limit():
-    # In a thread of its own: a driver of browsers may keep a loop running in this one.
-    with ThreadPoolExecutor(1) as own:
-        read = [own.submit(asyncio.run, gated_read([b"x" * 40] * pieces, 100)).result() for pieces in (2, 50)]
-    assert read == [(80, 200), (80, 413)]
+    assert [gated([b"x" * 40] * pieces)[:2] for pieces in (2, 50)] == [(80, 200), (80, 413)]
 
 
 def test_its_own_pages_and_programs_without_an_origin_are_answered(served):
@@ -241,26 +245,9 @@ def test_pages_name_no_other_host_and_send_nothing_to_gradio(served):
     assert '"analytics_enabled":false' in page.replace(" ", "")
 
 
-async def answered_headers(scheme: str, host: str) -> dict[str, str]:
-    """What the gate tells a browser beside an answer."""
-    told: dict[str, str] = {}
-
-    async def application(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def send(message):
-        told.update(Headers(raw=message["headers"]) if "headers" in message else {})
-
-    scope = {"type": "http", "method": "GET", "path": "/", "scheme": scheme, "headers": [(b"host", host.encode())]}
-    await RequestGate(application, Allowed.by(Settings(hosts="audit.example.org")), 100)(scope, None, send)
-    return told
-
-
 def test_over_tls_a_browser_is_told_to_ask_by_nothing_else():
-    with ThreadPoolExecutor(1) as own:
-        asked = [("https", "audit.example.org"), ("http", "audit.example.org"), ("https", "localhost:7860")]
-        told = [own.submit(asyncio.run, answered_headers(*one)).result() for one in asked]
+    asked = [("https", "audit.example.org"), ("http", "audit.example.org"), ("https", "localhost:7860")]
+    told = [gated([b""], *one)[2] for one in asked]
     assert [one.get("strict-transport-security") for one in told] == [ALWAYS_TLS, None, None]
     assert int(re.search(r"max-age=(\d+); includeSubDomains", ALWAYS_TLS)[1]) >= 365 * 24 * 3600
 
