@@ -12,17 +12,18 @@ from typing import Any
 from app.audit.service import RunUntil, stop_sentence
 from app.sessions.service import PrunePreview
 from app.shared.audits import FAMILY_NAMES, AuditSettings, AuditView, ChainProgress, ThinkingView
-from app.shared.chain_words import DRIFT_STATES, lengths_sentence
-from app.shared.format import clock, count, level, percentage, plural, quoted, shown_token, signed, threshold
+from app.shared.calibration_words import DRIFT_STATES, lengths_sentence
+from app.shared.format import clock, count, level, named, percentage, plural, quoted, shown_token, signed, threshold
 from app.shared.markup import html
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.prompt_words import ENDS, Message, branches_text, finished_text, preview_message
+from app.shared.prompt_words import ENDS, Message, _is_factorized, finished_text, preview_message
 from app.shared.step_words import counted_claim, shapes, spoken_state, step_card, token_marks
 from app.shared.thinking import thinking_sentence
 from coft_core.conformal.bins import Bin
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
 from coft_core.decode.contributions import LeaveOneOut
+from coft_core.errors import InvalidInputError
 from coft_core.types import Certificate, Step
 from db.chains import BranchOutline
 
@@ -442,3 +443,20 @@ def method_facts(settings: AuditSettings) -> dict[str, Any]:
             [title, f"{value} (default)" if usual else value] for title, value, usual in own_parameters(settings)
         ],
     }
+
+
+def refused_message(error: InvalidInputError) -> Message:
+    """A prompt that no branch reads: it fills the model's context, or its turns are not all there yet."""
+    return {"kind": "toolong", "text": str(error)}
+
+
+def branches_text(branches: Sequence[str]) -> str:
+    """Which readings of the prompt each step takes; empty where nobody knows."""
+    if not branches:
+        return ""
+    if not _is_factorized(branches):
+        further = len(branches) - 2
+        more = f", and {plural(further, 'reading')} of the method’s own" if further > 0 else ""
+        return f"{len(branches)} branches: as typed{',' if further > 0 else ', and'} masked{more}."
+    each = " one at a time" if len(branches) > 2 else ""
+    return f"{len(branches)} branches: as typed, and with {named(branches[1:])} masked{each}."

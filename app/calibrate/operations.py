@@ -17,7 +17,7 @@ from app.shared.audits import (
     CalibrationView,
     ReadingRequest,
 )
-from app.shared.chain_words import lengths_sentence
+from app.shared.calibration_words import lengths_sentence
 from app.shared.commands import Stopped
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService, JobView

@@ -15,7 +15,7 @@ from app.calibrate.charts import comparison_figure, drift_figure, support_histog
 from app.calibrate.form import ESTIMATORS, SPACINGS
 from app.calibrate.service import CalibrationService
 from app.shared.audits import CalibrationView, ReadingRequest
-from app.shared.chain_words import ALL_GROUPS
+from app.shared.calibration_words import ALL_GROUPS
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown, shown_to
 from app.shared.format import level, table_threshold

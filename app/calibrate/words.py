@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from app.calibrate.trial import CalibrationEstimate
 from app.shared.audits import FAMILY_NAMES, CalibrationSummary, CalibrationView, CertifiedIn, FamilyThresholds
-from app.shared.chain_words import DRIFT_STATES, lengths_sentence
+from app.shared.calibration_words import DRIFT_STATES, lengths_sentence
 from app.shared.format import abbreviated, count, day, level, listed, plural, table_threshold
 from app.shared.markup import html, laid_out
 from coft_core.conformal.bins import EVENNESS_LEVEL, Bin, BinEvenness, PositionBins, steps_label

@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from app.compare.chains import NONE, ChainSummary, ComparedRow, Comparison, PairComparison, memory
 from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary
-from app.shared.chain_words import LAYOUTS as MASKS
-from app.shared.chain_words import NAMES
+from app.shared.calibration_words import LAYOUTS as MASKS
+from app.shared.calibration_words import NAMES
 from app.shared.errors import ServiceError
 from app.shared.format import (
     count,

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
-from app.shared.files import FORMULA_STARTS, RowProblem, decode, read_bytes, read_table, to_csv, without_controls
+from app.shared.files import FORMULA_STARTS, RowProblem, decode, read_bytes, read_csv, to_csv, without_controls
 from app.shared.prompt_sets import RowError
 from coft_core.text.user_list import folded, term_problem
 from coft_core.types import FAMILIES, UserTerm
@@ -53,7 +53,7 @@ def parse_user_list(
     ignored: tuple[str, ...] = ()
     records: Iterator[tuple[int, Any]]
     if Path(name).suffix.lower() in (".csv", ".tsv"):
-        table = read_table(text, name, COLUMNS, required="term")
+        table = read_csv(text, name, COLUMNS, required="term")
         ignored, records = table.ignored, table.records
     elif Path(name).suffix.lower() == ".txt":
         lines_in = enumerate(text.split("\n"), start=1)

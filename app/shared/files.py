@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -171,22 +171,14 @@ def decode(data: bytes, name: str) -> str:
         raise ServiceError(f"{name} is not UTF-8 (line {line}); save it again as UTF-8.") from error
 
 
-def read_csv(text: str, name: str) -> Table:
-    """Read CSV text with a header row; the delimiter is the one that the header has most of."""
+def read_csv(text: str, name: str, known: Sequence[str] = (), required: str = "") -> Table:
+    """Read CSV text with a header row; where its columns are known, their letter case does not matter."""
     delimiter, header, reader = _open(text, name)
+    header = [column.lower() for column in header] if known else header
+    if required and required not in header:
+        raise ServiceError(f"{name} has no column “{required}” in its first line; name the columns {', '.join(known)}.")
     _require_single(header, name)
-    columns = tuple(column for column in header if column)
-    return Table(f"CSV, {DELIMITERS[delimiter]}", columns, (), _rows(reader, header))
-
-
-def read_table(text: str, name: str, columns: Sequence[str], required: str) -> Table:
-    """Read CSV text whose columns are known; their letter case does not matter."""
-    delimiter, typed, reader = _open(text, name)
-    header = [column.lower() for column in typed]
-    if required not in header:
-        raise ServiceError(f"{name} has no column “{required}” in its first line; name the columns {_all(columns)}.")
-    _require_single(header, name)
-    ignored = tuple(column for column in header if column not in columns and column)
+    ignored = tuple(column for column in header if known and column and column not in known)
     named = tuple(column for column in header if column)
     return Table(f"CSV, {DELIMITERS[delimiter]}", named, ignored, _rows(reader, header))
 
@@ -227,10 +219,6 @@ def _require_single(header: Sequence[str], name: str) -> None:
         raise ServiceError(f"{name} has the column “{doubled}” twice; keep one.")
     if problem := next(filter(None, map(control_problem, header)), ""):
         raise ServiceError(f"{name} has a column whose name {problem}; remove it.")
-
-
-def _all(columns: Collection[str]) -> str:
-    return ", ".join(columns)
 
 
 def _rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:

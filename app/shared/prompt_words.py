@@ -10,7 +10,6 @@ from pydantic import TypeAdapter
 
 from app.shared.audits import FAMILY_NAMES, MaskPreview, StartAudit
 from app.shared.format import count, named, plural
-from coft_core.errors import InvalidInputError
 from coft_core.text.language import language_note
 from coft_core.types import Span
 from db.user_lists import UserListRecord
@@ -51,11 +50,6 @@ def preview_message(preview: MaskPreview, limit: int = 0) -> Message:
     }
 
 
-def refused_message(error: InvalidInputError) -> Message:
-    """A prompt that no branch reads: it fills the model's context, or its turns are not all there yet."""
-    return {"kind": "toolong", "text": str(error)}
-
-
 def spans_message(spans: Sequence[Span], text: str) -> Message:
     """Detected spans of a text, and what is said if the detector does not read its language.
 
@@ -81,18 +75,6 @@ def draft_message(request: StartAudit, notes: Sequence[str], preview: MaskPrevie
         "notes": [*notes, preview] if isinstance(preview, str) else [*notes],
         "saved": f"{request.name}, not started yet",
     }
-
-
-def branches_text(branches: Sequence[str]) -> str:
-    """Which readings of the prompt each step takes; empty where nobody knows."""
-    if not branches:
-        return ""
-    if not _is_factorized(branches):
-        further = len(branches) - 2
-        more = f", and {plural(further, 'reading')} of the method’s own" if further > 0 else ""
-        return f"{len(branches)} branches: as typed{',' if further > 0 else ', and'} masked{more}."
-    each = " one at a time" if len(branches) > 2 else ""
-    return f"{len(branches)} branches: as typed, and with {named(branches[1:])} masked{each}."
 
 
 def reading_text(branches: Sequence[str]) -> str:

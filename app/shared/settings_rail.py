@@ -10,7 +10,13 @@ import gradio as gr
 from gradio.components import Component
 
 from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView, SettingsFit
-from app.shared.chain_words import ALL_GROUPS, calibration_choices, calibration_status, group_choices, misfit_lines
+from app.shared.calibration_words import (
+    ALL_GROUPS,
+    calibration_choices,
+    calibration_status,
+    group_choices,
+    misfit_lines,
+)
 from app.shared.decoding import FRAMED, settings_of
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal

@@ -35,7 +35,7 @@ from app.calibrate.words import (
     steps_named,
 )  # fmt: skip
 from app.shared.audits import CalibrationView, ReadingRequest
-from app.shared.chain_words import calibration_status
+from app.shared.calibration_words import calibration_status
 from app.shared.job_watch import job_said, job_status, resumable_jobs
 from app.shared.prompt_form import accept_box, marked_text, needs_mapping, preview_rows, prompt_set, row_errors
 from app.shared.prompt_sets import ParsedPromptSet, PromptPreview, RowError

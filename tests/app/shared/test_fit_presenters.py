@@ -11,7 +11,7 @@ from app.audit.words import session_warnings
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
 from app.shared.audits import CalibrationView, ReadingRequest
-from app.shared.chain_words import (
+from app.shared.calibration_words import (
     calibration_choices,
     calibration_status,
     difference_text,

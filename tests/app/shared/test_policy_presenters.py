@@ -9,7 +9,7 @@ from itertools import groupby
 import pytest
 
 from app.shared.audits import AuditSettings
-from app.shared.chain_words import calibration_choices
+from app.shared.calibration_words import calibration_choices
 from app.shared.errors import ServiceError
 from app.shared.policies import (
     KNOWN_POLICIES,
