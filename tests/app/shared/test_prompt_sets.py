@@ -71,11 +71,6 @@ def test_row_problems_name_line_and_column_and_do_not_hide_good_rows(tmp_path):
     assert parsed.total == 10
 
 
-def test_jsonl_problems_name_the_line(tmp_path):
-    found = problems(tmp_path, '{"prompt": 3}\nnot json\n[1]\n{"prompt": "a", "group": []}\n', "set.jsonl")
-    assert [line for line, _, _ in found] == [1, 2, 3, 4]
-
-
 def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(tmp_path):
     for content, name, message in (
         ("", "set.csv", "no rows"), ("prompt,reference\n", "set.csv", "no rows"), ("", "set.jsonl", "no rows"),
@@ -96,10 +91,6 @@ def test_a_file_over_the_limit_is_refused_unread(tmp_path):
         file.truncate(100_000_000)
     with pytest.raises(ServiceError, match=r"100 MB .* 20 MB"):
         parse_prompt_set(path)
-
-
-def test_an_unclosed_quote_is_a_row_problem(tmp_path):
-    assert problems(tmp_path, 'prompt,reference\na,b\n"never closed,c\n')[0][0] == 3
 
 
 def test_contexts_are_text_or_whole_numbers_and_weights_are_numbers_above_zero(tmp_path):
@@ -163,50 +154,6 @@ def test_more_rows_than_are_read_are_refused_and_not_left_out(tmp_path, monkeypa
         parse_prompt_set(write(tmp_path, "prompt\na\nb\nc\nd\n"))
 
 
-def test_lists_in_lists_without_end_are_a_row_problem(tmp_path):
-    for depth in (9, 900, 100_000):
-        text = '{"prompt": "x"}\n{"prompt": "y", "spans": ' + "[" * depth + "]" * depth + "}\n"
-        parsed = parse_prompt_set(write(tmp_path, text, "deep.jsonl"))
-        assert [line for line, _ in parsed.rows] == [1]
-        assert [error.line for error in parsed.errors] == [2]
-
-
-def test_a_set_with_groups_and_no_contexts_is_told_that_each_row_counts_by_itself(tmp_path):
-    for content, told in (
-        ("prompt,group\na,women\nb,women\nc,men\n", True),
-        ("prompt,group,context\na,women,1\nb,women,1\nc,men,2\n", False),
-        ("prompt,group\na,women\nb,men\n", False),
-        ("prompt\na\nb\n", False),
-    ):
-        parsed = parse_prompt_set(write(tmp_path, content))
-        assert ("each row counts" in grouping_note(parsed)) == told
-        examples = [example for _, example in parsed.rows]
-        assert len(set(context_numbers(examples))) == (2 if "context" in content else len(examples))
-
-
-def test_an_earlier_versions_groups_are_read_as_contexts_where_that_is_asked_for(tmp_path):
-    path = write(tmp_path, "prompt,group\na,ward\nb,ward\nc,school\n")
-    parsed = parse_prompt_set(path, columns={"context": "group", "group": ""})
-    assert len(set(context_numbers([example for _, example in parsed.rows]))) == 2
-    assert grouping_note(parsed) == ""
-
-
-def test_a_row_with_fewer_cells_than_the_header_is_refused_by_its_first_missing_column(tmp_path):
-    text = "prompt,reference,group\na,b,c\nd,e\nf\n"
-    assert problems(tmp_path, text) == [
-        (3, "group", "is missing: the row has 2 cells, the header has 3; leave unused cells empty"),
-        (4, "reference", "is missing: the row has 1 cells, the header has 3; leave unused cells empty"),
-    ]
-
-
-def test_a_key_that_stands_twice_in_an_object_is_refused_by_name_however_deep(tmp_path):
-    text = '{"prompt": "a", "prompt": "b"}\n{"prompt": "c"}\n{"prompt": "d", "more": [{"x": 1, "x": 1}]}\n'
-    assert problems(tmp_path, text, "set.jsonl") == [
-        (1, "prompt", "appears twice in the same object; keep one"),
-        (3, "x", "appears twice in the same object; keep one"),
-    ]
-
-
 def test_a_control_character_is_refused_with_line_and_column_in_either_format(tmp_path):
     for sign in ("\0", "\b", "\x1b", "\x7f", "\x85"):
         told = f"holds the control character U+{ord(sign):04X} at character 2; remove it"
@@ -215,3 +162,38 @@ def test_a_control_character_is_refused_with_line_and_column_in_either_format(tm
         assert problems(tmp_path, "\n".join(lines), "set.jsonl") == [(1, "prompt", told), (2, "spans", told)]
     # Ends of lines and tabs are none.
     assert problems(tmp_path, 'prompt,reference\n"a\r\nb\tc",d\n') == []
+
+
+def test_what_is_wrong_with_a_row_is_named_by_line_and_column(tmp_path):
+    missing = "is missing: the row has {} cells, the header has 3; leave unused cells empty"
+    doubled = "appears twice in the same object; keep one"
+    for content, name, wrong in (
+        ('prompt,reference\na,b\n"never closed,c\n', "set.csv", [(3, "row", "")]),
+        ("prompt,reference,group\na,b,c\nd,e\nf\n", "set.csv",
+         [(3, "group", missing.format(2)), (4, "reference", missing.format(1))]),
+        ('{"prompt": 3}\nnot json\n[1]\n{"prompt": "a", "group": []}\n', "set.jsonl",
+         [(1, "prompt", ""), (2, "row", ""), (3, "row", ""), (4, "group", "")]),
+        ('{"prompt": "a", "prompt": "b"}\n{"prompt": "c"}\n{"prompt": "d", "more": [{"x": 1, "x": 1}]}\n', "set.jsonl",
+         [(1, "prompt", doubled), (3, "x", doubled)]),
+        *((f'{{"prompt": "x"}}\n{{"prompt": "y", "spans": {"[" * deep}{"]" * deep}}}\n', "set.jsonl", [(2, "row", "")])
+          for deep in (9, 900, 100_000)),
+    ):  # fmt: skip
+        found = problems(tmp_path, content, name)
+        assert [(line, column) for line, column, _ in found] == [(line, column) for line, column, _ in wrong], content[
+            :80
+        ]
+        assert all(said in told for (_, _, told), (_, _, said) in zip(found, wrong, strict=True)), found
+
+
+def test_a_set_with_groups_and_no_contexts_is_told_that_each_row_counts_by_itself(tmp_path):
+    for content, columns, told, contexts in (
+        ("prompt,group\na,women\nb,women\nc,men\n", None, True, 3),
+        ("prompt,group,context\na,women,1\nb,women,1\nc,men,2\n", None, False, 2),
+        ("prompt,group\na,women\nb,men\n", None, False, 2),
+        ("prompt\na\nb\n", None, False, 2),
+        # Groups that say what belongs together are read as contexts where that is asked for.
+        ("prompt,group\na,ward\nb,ward\nc,school\n", {"context": "group", "group": ""}, False, 2),
+    ):
+        parsed = parse_prompt_set(write(tmp_path, content), columns=columns)
+        assert ("each row counts" in grouping_note(parsed)) == told
+        assert len(set(context_numbers([example for _, example in parsed.rows]))) == contexts
