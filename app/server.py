@@ -240,10 +240,7 @@ def _signals() -> list[int]:
 
 
 def end_within(seconds: float, end: Callable[[int], None] = os._exit) -> Timer:
-    """See to it that the process ends, whatever is still at work in it.
-
-    Every step that was shown is stored, and jobs that are cut off here are found as interrupted by the next start.
-    """
+    """See to it that the process ends, whatever is still at work in it."""
     last = Timer(seconds, end, (0,))
     last.daemon = True
     last.start()

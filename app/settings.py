@@ -160,11 +160,7 @@ class Settings(BaseSettings):
     ray_gpus: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
 
     def __init__(self, **given: Any) -> None:
-        """Read the environment; what is given wins over it.
-
-        Raises:
-            WrongSettingsError: A value is not allowed.
-        """
+        """Read the environment; what is given wins over it."""
         try:
             super().__init__(**given)
         except ValidationError as error:

@@ -79,11 +79,7 @@ class PageFiles:
         return paths
 
     def head(self, page: Page) -> tuple[str, str]:
-        """What a page's head begins and ends with.
-
-        The scripts come first, so that they are there before Gradio's own begin; the styles come last, so that they
-        win over the page's.
-        """
+        """What a page's head begins and ends with."""
         run = {f"{name}.js" for name in page.scripts}
         preloads = "".join(
             f'<link rel="modulepreload" href="./{self.root}/{path}">'

@@ -56,10 +56,7 @@ class Bell:
         return self.listed(request)
 
     def told(self, owners: Sequence[str] | None, limit: int = 50) -> list[dict[str, Any]]:
-        """An entry for each result that jobs make: several, or one that was resumed, may make one together.
-
-        Without owners these are the results of all jobs.
-        """
+        """An entry for each result that jobs make: several, or one that was resumed, may make one together."""
         together: dict[str, list[JobNotice]] = {}
         places: dict[str, JobPlace] = {}
         for notice in self._jobs.notices(owners, limit):

@@ -1,7 +1,4 @@
-"""The settings of decoding, each declared once: its name, its default, its control and its option.
-
-The settings rail, the command line, JSON, calibrations and policies are made from these declarations.
-"""
+"""The settings of decoding, each declared once: its name, its default, its control and its option."""
 
 from __future__ import annotations
 

@@ -67,10 +67,7 @@ LONGEST_NUMBER = 19
 
 @dataclass(frozen=True, slots=True)
 class JobPart:
-    """The controls of a job: the ids of the followed one and of the shown result, and how far it is.
-
-    ``said`` says the status to a screen reader; ``unfinished`` is None on a page that resumes no job.
-    """
+    """The controls of a job: the ids of the followed one and of the shown result, and how far it is."""
 
     job: gr.State
     shown_id: gr.State

@@ -179,13 +179,7 @@ RENEWAL_SECONDS = 2.0
 
 
 class JobService:
-    """The background jobs of all servers, of which this process runs its own.
-
-    Example:
-        >>> jobs = JobService(database)  # doctest: +SKIP
-        >>> job_id = jobs.submit("calibrate", "Calibrate on BBQ", work, {"prompt_set_id": 3})
-        >>> jobs.wait(job_id).status
-    """
+    """The background jobs of all servers, of which this process runs its own."""
 
     def __init__(
         self,
@@ -230,12 +224,7 @@ class JobService:
                 logger.exception("Jobs could not be watched")
 
     def renew(self) -> Sequence[int]:
-        """Give a sign of life for each job of this process; the jobs that are stopped instead.
-
-        These are jobs that somebody asked another server to cancel, and jobs that another server has taken for dead
-        after a pause longer than :data:`LEASE`, as of a computer that slept. The latter may be resumed elsewhere by
-        then, so that they leave their rows as they are.
-        """
+        """Give a sign of life for each job of this process; the jobs that are stopped instead."""
         # Others have no row yet that anybody sees.
         with self._lock:
             begun = {key: handle for key, handle in self._handles.items() if handle.future is not None}
@@ -252,11 +241,7 @@ class JobService:
         return stopped
 
     def recover(self, owns_store: bool = False) -> Sequence[int]:
-        """Mark the jobs that an ended process left queued or running as interrupted; call it at start-up.
-
-        A process of this computer is asked for: its jobs are left behind once it is gone, and not before. Those of
-        other computers are when they gave no sign of life for :data:`LEASE`.
-        """
+        """Mark the jobs that an ended process left queued or running as interrupted; call it at start-up."""
         # Whoever submits holds the lock until a job's handle is there.
         with in_every_project():
             with self._lock:
@@ -315,10 +300,7 @@ class JobService:
             self._forget(handle)
 
     def cancel(self, job_id: int) -> None:
-        """Ask a job to stop: a queued one never starts, a running one stops at its next check.
-
-        One of another server stops a few seconds later; one that has ended stays as it is.
-        """
+        """Ask a job to stop: a queued one never starts, a running one stops at its next check."""
         require_own(self._jobs.get(job_id))
         with self._lock:
             handle = self._handles.get(job_id)

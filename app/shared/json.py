@@ -46,10 +46,7 @@ def step_json(step: Step) -> dict[str, Any]:
 
 
 def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
-    """Both certificates of a chain as a whole; null where there is none.
-
-    ``least_joint`` gives way to ``least_factual`` where the factual reading alone certifies.
-    """
+    """Both certificates of a chain as a whole; null where there is none."""
     if chain is None:
         return None
     least = math.exp(chain.log_support)

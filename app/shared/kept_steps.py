@@ -40,11 +40,7 @@ def computations_of(record: SessionRecord) -> tuple[Computation, ...]:
 
 
 def session_noise(record: SessionRecord) -> NumericNoise:
-    """The bound on numeric noise for a session's model at its temperature, the largest of all ways it was computed.
-
-    Sessions of earlier versions stored the bound of the number type at temperature 1; what that type has at the
-    session's temperature is said in its place.
-    """
+    """The bound on numeric noise for a session's model at its temperature, the largest of all ways it was computed."""
     stated = stated_noise(record)
     usual = noise_of(record.fingerprint.get("dtype"), record.temperature)
     return stated if stated.nats >= usual.nats else usual

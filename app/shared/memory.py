@@ -49,10 +49,7 @@ class Turns:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Give the turn up inside this block and wait for it again at its end; called by the holder.
-
-        For whatever must not be waited for while holding a turn, such as memory.
-        """
+        """Give the turn up inside this block and wait for it again at its end; called by the holder."""
         held = self._queue[0]
         self._leave(held)
         try:
@@ -118,10 +115,7 @@ class MemoryBudget:
             return self._in_use + self._idle_size()
 
     def count_idle(self, size: Callable[[], int], close_oldest: Callable[[], bool]) -> None:
-        """Count idle memory from now on, and give back what was unused for longest where others need it.
-
-        ``close_oldest`` says whether there was anything to give back.
-        """
+        """Count idle memory from now on, and give back what was unused for longest where others need it."""
         self._idle.append((size, close_oldest))
 
     @contextmanager

@@ -163,10 +163,7 @@ class ModelHost:
             yield from self._loads.watch(name, lambda: self.get(name))
 
     def further(self, policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
-        """The models that a policy runs beside the audited one, by the name that it has for them.
-
-        They are held apart, so that a policy with an expert and an anti-expert does not drive out what is audited.
-        """
+        """The models that a policy runs beside the audited one, by the name that it has for them."""
         models = {role: self.loaded(name) or self._held(name, self._further) for role, name in policy.models.items()}
         return check_models(policy, model, models)
 

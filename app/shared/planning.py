@@ -180,11 +180,7 @@ MODES = ("hard", "soft")
 
 
 def policy_of(settings: AuditSettings, calibration: Calibration | None) -> Policy:
-    """The policy of the settings.
-
-    Families that are masked are the detector's affair and so part of its version; the policy masks whatever the spans
-    say. Audits and calibrations hold this alike, and their fingerprints therefore agree.
-    """
+    """The policy of the settings."""
     controls = controls_of(settings)
     if settings.mask_layout not in LAYOUTS:
         raise ServiceError(f"There is no mask layout {settings.mask_layout!r}; choose {' or '.join(LAYOUTS)}.")
@@ -237,10 +233,7 @@ class Planner:
         full_logits_kb: int = 0,
         marks: Sequence[ThinkingMarks] = (),
     ) -> None:
-        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept.
-
-        ``marks`` of thinking are looked for before the known ones.
-        """
+        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept."""
         self._thresholds = thresholds
         self._detectors = detectors
         self._host = host

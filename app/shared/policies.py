@@ -140,10 +140,7 @@ def policy_about(policy: str) -> str:
 
 
 def own_parameters(settings: AuditSettings) -> tuple[tuple[str, str, bool], ...]:
-    """Every parameter of the settings' policy: its title, its value in words, and whether it is the usual one.
-
-    A parameter that the policy no longer declares keeps its own name.
-    """
+    """Every parameter of the settings' policy: its title, its value in words, and whether it is the usual one."""
     given = dict(settings.parameters)
     known = info_of(settings.policy).parameters
     lines = [(item.title, value_text(given.get(item.name, item.default)), item.name not in given) for item in known]
@@ -198,10 +195,7 @@ def parameters_json(settings: AuditSettings) -> dict[str, Any]:
 
 
 def parameters_text(settings: AuditSettings) -> str:
-    """The value of the page's parameters: the policy that they belong to, and what was chosen.
-
-    Numbers are written as a browser writes them, so that what was stored and what is shown compare equal.
-    """
+    """The value of the page's parameters: the policy that they belong to, and what was chosen."""
     value = {"policy": settings.policy, "values": parameters_json(settings)}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 

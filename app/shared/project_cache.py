@@ -26,11 +26,7 @@ def in_present(key: Hashable) -> Any:
 
 
 class ProjectCache(LRUCache[Key, Value]):
-    """An LRU cache whose entries are there for the project alone in which they were put.
-
-    What has a number in the store may be asked for by that number without asking the store, whose statements see one
-    project; here the number of another project's thing names nothing either.
-    """
+    """An LRU cache whose entries are there only for the project in which they were put."""
 
     def __getitem__(self, key: Any) -> Value:
         return super().__getitem__(in_present(key))

@@ -118,10 +118,7 @@ def row_errors(errors: Sequence[RowError], total: int) -> Markup:
 
 
 def accept_box(total: int, errors: Sequence[RowError], accepted: Sequence[RowError] | None = None) -> Any:
-    """Offer to go on with the good rows where there are others.
-
-    What was ticked for ``accepted`` is asked for again where more rows turn out to be unusable.
-    """
+    """Offer to go on with the good rows where there are others."""
     good = plural(total - _bad_rows(errors), "good row")
     kept = accepted is not None and _bad_rows(errors) == _bad_rows(accepted)
     return gr.Checkbox(visible=bool(errors), label=f"Go on with the {good}", **({} if kept else {"value": False}))

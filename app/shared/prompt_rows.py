@@ -166,10 +166,7 @@ class MeanInterval:
 
 
 def mean_over(measure: str, values: Iterable[tuple[Hashable, float | None]]) -> MeanInterval:
-    """The mean of a measure over rows, each with its unit; rows of one unit count once, by their mean.
-
-    Rows without a finite value are left out, and counted.
-    """
+    """The mean of a measure over rows, each with its unit; rows of one unit count once, by their mean."""
     by_unit: defaultdict[Hashable, list[float]] = defaultdict(list)
     left_out = 0
     for unit, value in values:

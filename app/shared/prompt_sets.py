@@ -88,11 +88,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
 
 
 def map_columns(name: str, columns: Sequence[str], asked: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Choose a column for each field.
-
-    A field that is not asked for is read from the column of its own name, else from one of its usual names in any
-    letter case; a column that is asked for another field is left to that one.
-    """
+    """Choose a column for each field."""
     wanted = dict(asked or {})
     _check_asked(name, columns, wanted)
     taken = {column for column in wanted.values() if column}
@@ -106,10 +102,7 @@ def map_columns(name: str, columns: Sequence[str], asked: Mapping[str, str] | No
 
 
 def grouping_note(prompts: ParsedPromptSet) -> str:
-    """What a set says that names groups and no contexts: each row counts by itself; empty where it names both or none.
-
-    Earlier versions counted the rows of one group as one context.
-    """
+    """What is said of a set that names groups and no contexts: each row counts by itself; else empty."""
     named = dict(prompts.mapping)
     groups = [example.group for _, example in prompts.rows if example.group]
     if "group" not in named or "context" in named or len(set(groups)) == len(groups):

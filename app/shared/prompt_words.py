@@ -51,10 +51,7 @@ def preview_message(preview: MaskPreview, limit: int = 0) -> Message:
 
 
 def spans_message(spans: Sequence[Span], text: str) -> Message:
-    """Detected spans of a text, and what is said if the detector does not read its language.
-
-    Offsets count code points.
-    """
+    """Detected spans of a text, and what is said if the detector does not read its language."""
     return {"kind": "spans", "spans": [asdict(span) for span in spans], "language": language_note(text)}
 
 

@@ -19,11 +19,7 @@ from coft_core.types import Step
 
 
 class RolloutPool:
-    """Rollouts kept between requests, one a branch; of the visitor who has most, the one unused for longest is closed.
-
-    Idle ones are counted in the budget of all work on the device, are closed for whoever needs their memory, and are
-    rebuilt from their tokens when they come back.
-    """
+    """Rollouts kept between requests, one a branch; the visitor who has most loses the one unused for longest."""
 
     def __init__(self, capacity: int, memory: DeviceMemory) -> None:
         """Make an empty pool, of so many rollouts at most."""
@@ -92,10 +88,7 @@ class RolloutPool:
             return None if rollout is None else rollout.steps
 
     def put(self, key: Hashable, rollout: Rollout) -> None:
-        """Keep a rollout, and close the one unused for longest where there are too many.
-
-        One whose model has left memory meanwhile is closed at once.
-        """
+        """Keep a rollout, and close the one unused for longest where there are too many."""
         with self._changed:
             if self._left and any(_runs_on(rollout, module) for module in self._left):
                 rollout.close()

@@ -52,10 +52,7 @@ class StoredChoices:
 
 
 def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSettings:
-    """The controls' values as settings; an empty text, calibration 0 and group ``""`` are none.
-
-    What the chosen policy does not have, and the rail hides, is left out.
-    """
+    """The controls' values as settings; an empty text, calibration 0 and group ``""`` are none."""
     given: dict[str, Any] = dict(zip(FIELDS, values, strict=True))
     policy = str(given["policy"])
     mask, attribute = given.pop("mask"), str(given.pop("attribute") or FAMILIES[0])
@@ -82,10 +79,7 @@ def setting_from(name: str, value: object) -> Any:
 
 
 def without_parameters(values: Sequence[object]) -> list[object]:
-    """The controls' values with the policy's own parameters at their defaults, for what does not depend on them.
-
-    What a reviewer is still typing is told beside its field, and holds nothing else up.
-    """
+    """The controls' values with the policy's own parameters at their defaults, for what does not depend on them."""
     return ["" if name == "parameters" else value for name, value in zip(FIELDS, values, strict=True)]
 
 

@@ -49,11 +49,7 @@ def set_size(step: Step) -> str:
 
 
 def shapes(step: Step) -> list[str]:
-    """How a token looks in a transcript, in the vocabulary of the style sheets: its certificate, and its sensitivity.
-
-    A token that its threshold refuses is ``outside``, also where that threshold is borrowed: ``inherited`` is said of
-    certified ones alone.
-    """
+    """How a token looks in a text, in the names of the style sheets: its certificate, and its sensitivity."""
     ranges = []
     if step.fallback:
         ranges.append("fallback")

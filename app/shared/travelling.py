@@ -98,10 +98,7 @@ def unpacked(answer: bytes) -> Any:
 
 
 class Bench:
-    """Where a worker works: its models and detectors, as the settings say; it has no store.
-
-    Methods named as in :class:`_Packer` give what is named there.
-    """
+    """Where a worker works: its models and detectors, as the settings say; it has no store."""
 
     def __init__(
         self, told: dict[str, Any], threads: int | None = None, loader: Callable[..., LanguageModel] = load_model
