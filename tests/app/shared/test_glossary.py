@@ -36,8 +36,8 @@ def test_every_name_is_one_that_the_program_shows():
 
 def test_a_known_label_and_the_first_mention_of_a_word_of_several_parts_open_their_explanations_and_texts_are_escaped():
     assert 'data-explains="fused"' in term("fused")
-    assert term("Its lower probability") == "Its lower probability"
     assert term("a < b") == "a &lt; b"
     said = explained("Impact ratio 0.5 <b>; the impact ratio and the total variation")
     assert re.findall(r'data-explains="([\w-]+)"', said) == ["impact-ratio", "total-variation"]
-    assert said.striptags() == "Impact ratio 0.5 &lt;b&gt;; the impact ratio and the total variation"
+    assert said.striptags() == "Impact ratio 0.5 <b>; the impact ratio and the total variation"
+    assert "0.5 &lt;b&gt;;" in said
