@@ -1,4 +1,4 @@
-"""The bell: each reviewer is told of her own long jobs, on every page, and nobody else's are stopped or taken over."""
+"""Notifications: reviewers are told of their own long jobs, and nobody stops or takes over those of others."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def visitor_on(page: Page) -> Visitor:
     return visitor_of(cookies)
 
 
-def test_who_gave_a_name_owns_by_it_and_what_she_began_in_this_browser_before_stays_hers() -> None:
+def test_a_visitor_with_a_name_owns_by_it_and_keeps_what_was_begun_in_this_browser_before() -> None:
     key = "0123456789abcdef" * 2
     named = visitor_of({NAME_COOKIE: quote("  Zoë   Ålund "), KEY_COOKIE: key})
     assert named.name == "Zoë Ålund"

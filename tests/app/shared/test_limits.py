@@ -172,7 +172,7 @@ class Kept:
         self.closed = True
 
 
-def test_whoever_opens_many_chains_closes_her_own_and_not_those_of_others():
+def test_a_visitor_who_opens_many_texts_closes_only_own_ones():
     pool = RolloutPool(4, ModelHost().memory)
     with answering(OTHER):
         pool.put("hers", hers := Kept())
