@@ -56,6 +56,9 @@ def test_the_calibration_badge_tells_none_uninformative_refused_and_calibrated(s
     assert calibration_status(read(services))[:2] == ("calibrated", "calibrated, 413 contexts")
     assert calibration_status(read(services, alpha=0.002))[0] == "uninformative"
     assert calibration_status("The group is too small.")[2] == ["The group is too small."]
+    for view in (read(services), read(services, alpha=0.05)):
+        told = any("usable" in line for line in calibration_status(view)[2])
+        assert told == (0 < len(view.usable) < len(view.bins))
 
 
 def test_a_difference_says_what_matters_of_it():

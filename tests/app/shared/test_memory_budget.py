@@ -76,7 +76,8 @@ def test_idle_memory_is_given_back_only_as_far_as_it_takes(budget):
     with budget.room(4 * MEGABYTE):
         assert idle.parts == 2
         assert budget.size == 10 * MEGABYTE
-    assert budget.size == 6 * MEGABYTE
+        assert (budget.has_room(6 * MEGABYTE), budget.has_room(6 * MEGABYTE + 1)) == (True, False)
+    assert (budget.size, budget.most) == (6 * MEGABYTE, 5 * MEGABYTE)
 
 
 def test_whoever_finds_no_room_waits_for_those_who_have_it_and_is_told(budget):
