@@ -203,7 +203,20 @@ def test_one_text_that_is_hard_to_read_is_found_among_many_that_are_not(page: Pa
     assert [fault.split(":")[0] for fault in broken(page)] == ["serious color-contrast"]
 
 
-EMPTY = ("", "calibrate", "compare", "swap", "paths", "batches", "sessions", "review", "lists", "tune", "evaluate")
+EMPTY = (
+    "",
+    "calibrate",
+    "compare",
+    "swap",
+    "paths",
+    "batches",
+    "sessions",
+    "review",
+    "lists",
+    "tune",
+    "evaluate",
+    "models",
+)
 
 
 @pytest.mark.slow
