@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import json
+import ssl
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -12,14 +14,20 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from app.accounts.attempts import SignInError
 from app.accounts.forms import COOKIE, form_token
 from app.accounts.projects import ProjectService
-from app.accounts.provider import Provider
+from app.accounts.provider import Begun, Provider
 from app.accounts.sign_in import PROVIDER_COOKIE, SignInPages
 from app.settings import Settings
 from app.shared.errors import ServiceError
@@ -280,3 +288,39 @@ def test_a_provider_that_refuses_is_away_or_sends_the_server_elsewhere_is_said(b
     assert httpx.get(f"{provider.url}/.well-known/openid-configuration", follow_redirects=True).json()["issuer"]
     answer = browser.get("/sign-in/begin")
     assert (answer.status_code, "cannot be asked at the moment" in answer.text) == (502, True)
+
+
+def test_a_provider_whose_certificate_nobody_vouches_for_is_not_asked(tmp_path):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    parts = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), certificate.public_bytes(Encoding.PEM)
+    (tmp_path / "pem").write_bytes(b"".join(parts))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pem")
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            told = dict.fromkeys(("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri"), url)
+            self.wfile.write(json.dumps(told).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        url = f"https://localhost:{server.server_port}"
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        settings = Settings(oidc_issuer=url, oidc_client_id=CLIENT, oidc_roles="*=viewer")
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "pem"))
+        assert httpx.get(f"{url}/x", verify=trusting).json()["issuer"] == url
+        with pytest.raises(SignInError, match="cannot be asked"):
+            Provider(settings).address(Begun.new(""), SITE)
+        server.shutdown()
