@@ -121,6 +121,7 @@ def test_a_fork_equals_forcing_the_token_from_the_start_and_leaves_the_parent(mo
     fork = parent.fork(3, 77)
     assert parent.steps == before
     assert fork.steps[:3] == before[:3]
+    assert (parent.path, fork.path) == ("0", "0/3:77")
     forced = fork.steps[3]
     assert (forced.forced, forced.token_id, forced.index) == (True, 77, 3)
     assert forced.log_tau == before[3].log_tau
@@ -152,6 +153,7 @@ def test_lambda_zero_and_no_probe_decode_what_vanilla_does(model):
     assert coft.tokens == vanilla.tokens
     assert coft.certificate == "uncertified: no calibration"
     assert not any(s.certified for s in [*coft.steps, *vanilla.steps])
+    assert {(s.set_size_low, s.set_size_high, s.noise) for s in vanilla.steps} == {(None, None, None)}
     alone = cc.VanillaPolicy(observe_masked=False)
     assert len(alone.branches(cc.mask_prompt(model.tokenizer, TEXT, SPANS))) == 1
     assert run(model, alone, seed=4).tokens == run(model, cc.VanillaPolicy(), seed=4).tokens

@@ -33,6 +33,8 @@ def test_calibrations_of_other_policies_are_refused_or_marked_and_stay_so(model)
     assert {reading.state for reading in accepted} == {"mismatch"}
     assert {reading.certified for reading in accepted} == {False}
     assert any(row.certified for reading in accepted for row in reading.candidates)
+    cold = cc.reread(steps, replace(policy, temperature=0.25, accept_mismatch=True), seed=3)
+    assert [now.noise for now in cold] == pytest.approx([4 * then.noise for then in steps])
     calibrated = coft(model).calibration
     policy = cc.CoftPolicy(lam=0.3, calibration=calibrated, accept_mismatch=True)
     steps = written(model, policy)
