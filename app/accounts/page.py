@@ -16,9 +16,10 @@ from app.accounts.passwords import ONE_TIME, OneTimePassword
 from app.accounts.permissions import MAY
 from app.accounts.projects import ProjectService, ProjectView, extent_words
 from app.accounts.service import AccountService
+from app.shared.components import listing, markup
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, downloaded, shown, shown_to
-from app.shared.markup import html, laid_out, listing, markup
+from app.shared.markup import html, laid_out
 from app.shared.needs import ADMIN
 from app.shared.web import topbar
 from app.shared.wiring import Services

@@ -9,8 +9,8 @@ from app.audit.panel import prompt_events, wire_settings
 from app.audit.service import AuditService
 from app.report.panel import place_downloads
 from app.shared.audits import AuditSettings
+from app.shared.components import place
 from app.shared.events import EVENT, GENERATING, MULTIPLE, On, wire
-from app.shared.markup import place
 from app.shared.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services

@@ -34,11 +34,12 @@ from app.report.panel import place_downloads
 from app.report.service import SUFFIXES, ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.charts import plain_layout
+from app.shared.components import chart, hint, markup, place
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, shown_to, wire
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
-from app.shared.markup import chart, from_file, hint, laid_out, markup, place
+from app.shared.markup import from_file, laid_out
 from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import (
     NOT_TRIED,

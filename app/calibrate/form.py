@@ -12,8 +12,9 @@ import gradio as gr
 from gradio.components import Component
 
 from app.shared.audits import FAMILY_NAMES, CalibrationRequest
+from app.shared.components import hint, markup, upload
 from app.shared.decoding import FRAMED
-from app.shared.markup import hint, laid_out, markup, upload
+from app.shared.markup import laid_out
 from app.shared.prompt_form import SOURCES
 from app.shared.prompt_words import family_choices, list_choices
 from app.shared.settings_rail import frame_settings, prompt_format, terms

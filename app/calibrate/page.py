@@ -27,9 +27,9 @@ from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
 from app.lists.service import UserListService
 from app.shared.audits import CalibrationRequest
+from app.shared.components import listing, markup
 from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown_to
 from app.shared.job_watch import JobPart, JobWatch, job_part, run_buttons, wire_job
-from app.shared.markup import listing, markup
 from app.shared.needs import READ, needs
 from app.shared.prompt_form import (
     NOT_TRIED,

@@ -16,10 +16,10 @@ from app.calibrate.form import ESTIMATORS, SPACINGS
 from app.calibrate.service import CalibrationService
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.calibration_words import ALL_GROUPS
+from app.shared.components import chart, hint, listing, markup, upload
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown, shown_to
 from app.shared.format import level, table_threshold
-from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.needs import EXPORT, READ, needs
 from app.shared.wiring import Services
 from coft_core.conformal.part import Reading

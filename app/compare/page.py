@@ -22,6 +22,7 @@ from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.sets import SetComparisonService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.components import chart, markup, place
 from app.shared.errors import ColumnMismatch
 from app.shared.events import (
     LATEST,
@@ -36,7 +37,7 @@ from app.shared.events import (
     shown_to,
     wire,
 )
-from app.shared.markup import chart, from_file, markup, place
+from app.shared.markup import from_file
 from app.shared.needs import EXPORT, LOOK, READ
 from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prompt_part
 from app.shared.prompt_sets import PROMPT_SET_FIELDS

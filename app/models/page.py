@@ -5,8 +5,9 @@ from __future__ import annotations
 import gradio as gr
 
 from app.models.service import ModelShelf
+from app.shared.components import markup
 from app.shared.events import EVENT, shown_to
-from app.shared.markup import laid_out, markup
+from app.shared.markup import laid_out
 from app.shared.needs import READ
 from app.shared.web import topbar
 from app.shared.wiring import Services

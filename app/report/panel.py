@@ -10,9 +10,10 @@ import gradio as gr
 from app.report.imports import BundleImports
 from app.report.service import FORMAL, ReportService
 from app.report.signing import PUBLIC_KEY_FILE, Signer
+from app.shared.components import markup, place, upload
 from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_to, told_of_failure
 from app.shared.formal_reports import Statement
-from app.shared.markup import html, markup, place, upload
+from app.shared.markup import html
 from app.shared.needs import EXPORT
 from app.shared.prompt_form import refused_file
 from app.shared.wiring import Services

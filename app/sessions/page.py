@@ -16,9 +16,10 @@ from app.sessions.moving import SessionMoves
 from app.sessions.service import BulkResult, LibraryQuery, Run, SessionLibrary
 from app.sessions.words import SIZES, export_sentence, page_message
 from app.shared.bell import Bell
+from app.shared.components import markup
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, Reply, downloaded, reply, shown, shown_to, told_of_failure
-from app.shared.markup import laid_out, markup
+from app.shared.markup import laid_out
 from app.shared.needs import EXPORT, READ
 from app.shared.web import topbar
 from app.shared.wiring import Services

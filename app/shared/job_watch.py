@@ -10,16 +10,14 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
+from app.shared.components import listing, markup
 from app.shared.events import EVENT, shown, shown_to
-from app.shared.jobs import JobView
+from app.shared.jobs import ENDED, JobView
 from app.shared.long_run import LongRun
-from app.shared.markup import html, laid_out, listing, markup
+from app.shared.markup import html, laid_out
 from app.shared.needs import READ
 
 POLL_SECONDS = 0.7
-
-ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
-
 
 OF_ANOTHER = "Another reviewer began this run, who alone can cancel and resume it."
 

@@ -32,6 +32,9 @@ from db.types import JsonObject, StoreError, utc_now
 ACTIVE = UNFINISHED
 """States of a job that is not over."""
 RESUMABLE = ("cancelled", "failed", "interrupted")
+ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
+"""What a sentence says of a job that did not finish."""
+
 CALIBRATION_JOB = "calibration"
 
 

@@ -13,10 +13,11 @@ import gradio as gr
 from markupsafe import Markup
 
 from app.shared.audits import FAMILY_NAMES
+from app.shared.components import listing, markup, upload
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal, shown_to
 from app.shared.format import count, plural
-from app.shared.markup import html, laid_out, listing, markup, table, upload
+from app.shared.markup import html, laid_out, table
 from app.shared.needs import READ
 from app.shared.prompt_sets import (
     PROMPT_SET_FIELDS,

@@ -17,10 +17,11 @@ from app.shared.calibration_words import (
     group_choices,
     misfit_lines,
 )
+from app.shared.components import hint, place
 from app.shared.decoding import FRAMED, settings_of
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal
-from app.shared.markup import hint, html, laid_out, place
+from app.shared.markup import html, laid_out
 from app.shared.planning import policy_of
 from app.shared.policies import KNOWN_POLICIES, fitted, info_of, parameters_from, parameters_text
 from app.shared.prompt_words import family_choices, list_choices

@@ -11,6 +11,7 @@ import gradio as gr
 
 from app.audit.panel import DraftHandlers, folded_settings, message_wire, prompt_events, wire_settings
 from app.shared.audits import AuditSettings
+from app.shared.components import place
 from app.shared.events import (
     GENERATING,
     MULTIPLE,
@@ -24,7 +25,6 @@ from app.shared.events import (
     shown_to,
     wire,
 )
-from app.shared.markup import place
 from app.shared.needs import EXPORT, LOOK, READ
 from app.shared.prompt_words import Message, spans_from
 from app.shared.settings_rail import (

@@ -11,10 +11,10 @@ from typing import Any
 import gradio as gr
 
 from app.shared.audits import AuditSettings
+from app.shared.components import chart, hint, listing, markup, upload
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown_to
 from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
-from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import SOURCES, refused_file, samples_list
 from app.shared.web import topbar

@@ -11,7 +11,7 @@ export const formatWords = (format, date, system, thinking, prefill) => [
   thinking && thinking !== "auto" && `thinking ${thinking}`, prefill && "answer begun",
 ].filter(Boolean).join(", ");
 
-/* folds may be drawn late, or anew */
+/* folds may be drawn late, or again */
 export const tellFolds = (within = "") => document.querySelectorAll(`${within} .fold .label-wrap`).forEach((fold) => {
   const open = String(fold.classList.contains("open"));
   if (fold.getAttribute("aria-expanded") !== open) fold.setAttribute("aria-expanded", open);
@@ -29,7 +29,7 @@ const LIVE = ["job-said", "read-note", "shares-sum", "estimate", "figures-busy",
 export const mountForm = (settle = () => {}) => whenReady(() => {
   const all = () => {
     LIVE.forEach((id) => document.getElementById(id)?.setAttribute("aria-live", "polite"));
-    tellFolds(".calib");
+    tellFolds("#main");
     settle();
   };
   all();

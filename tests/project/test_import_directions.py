@@ -25,8 +25,6 @@ PUBLIC = ("service", "operations", "panel")
 """Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""
 DELETABLE = ("compare", "paths", "swap")
 """Features that no other one uses, so that nothing but their folder and their line in the bootstrap names them."""
-WITHOUT_PAGES = ("service", "types", "commands", "json", "document", "bundle", "chains", "sets", "log")
-"""Modules of a feature that the command line imports, which does without Gradio."""
 
 
 def imports(path):
@@ -143,18 +141,6 @@ def test_services_are_built_on_the_one_open_database():
     assert found <= {
         ROOT / f"app/{name}.py" for name in ("serving/monitoring", "shared/jobs", "shared/limits", "shared/wiring")
     }
-
-
-def test_what_services_and_commands_need_does_without_gradio():
-    found = [
-        f"{path.relative_to(ROOT)} imports {module}"
-        for feature in FEATURES
-        for path in modules(f"app/{feature}")
-        if path.stem in WITHOUT_PAGES
-        for module in imports(path)
-        if is_under(module, "gradio")
-    ]
-    assert found == []
 
 
 def test_nothing_keeps_process_wide_mutable_state():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def page(visit, services: Services) -> Page:
     """The page where a batch begins."""
     opened = visit("/batches")
     expect(opened.locator("#past")).to_have_attribute("aria-busy", "false")
-    expect(opened.locator("#batch-settings .badge").first).to_contain_text("calibrated")
+    expect(opened.locator("#batch-settings > .label-wrap")).to_have_attribute("data-summary", re.compile("COFT"))
     return opened
 
 

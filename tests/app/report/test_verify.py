@@ -106,16 +106,27 @@ def step_of(report, index=3):
     return report["branches"][0]["steps"][index]
 
 
+PLACE = "Branch 0, step 4"
 FORGERIES = (
     (
+        (
+            lambda r: step_of(r)["candidates"][1].update(certified=not step_of(r)["candidates"][1]["certified"]),
+            "Certified tokens", PLACE,
+        ),
+        (lambda r: step_of(r).update(margin=9.0), "Margins, ratios and bounds", PLACE),
+        (lambda r: step_of(r).update(set_size=0), "Fallbacks, choices and sets", PLACE),
         (lambda r: r["log"][0].update(verdict="fair"), "Verdict log", "Entry 1 was changed"),
-        (lambda r: r["log"].pop(2), "Verdict log", "Entry 3 is missing"),
         (lambda r: r["summary"][0].update(certified=99), "Summary numbers", "Summary of branch 0: certified"),
         (lambda r: r["summary"][0].update(largest_log_ratio=0.0), "Summary numbers", "largest_log_ratio"),
         (lambda r: r["summary"][0]["chain"]["sequence"].update(tau=0.5), "Certificates of whole chains", "Branch 0"),
+        (lambda r: r["thresholds"]["families"][0]["bins"][0].update(log_tau=-0.1), "Thresholds by step", "bin 1"),
         (lambda r: r["session"]["policy_settings"]["preview"].update(masked_count=1), "Masked prompt", "Masked prompt"),
+    ),
+    (
+        (lambda r: r["session"].update(alpha=0.05), "Calibration and certificate", "risk level"),
         (lambda r: r["session"].update(lam=0.9), "Prompt, spans and settings", "lam"),
         (lambda r: r["session"]["fingerprint"].update(weights="others"), "Prompt, spans and settings", "digest"),
+        (lambda r: r["log"].pop(2), "Verdict log", "Entry 3 is missing"),
     ),
     ((lambda r: r["session"]["spans"][0].update(end=999), "Prompt, spans and settings", "5 to 999"),),
     ((lambda r: r["branches"][1]["steps"].pop(0), "Branches and steps", "Branch 0/2:"),),

@@ -149,7 +149,7 @@ def test_a_batch_of_the_page_is_told_on_other_pages_after_its_tab_was_closed_unt
 ) -> None:
     rows = rows_held(monkeypatch, services)
     first = visit("/batches")
-    expect(first.locator("#batch-settings .badge").first).to_contain_text("calibrated")
+    expect(first.locator("#batch-settings > .label-wrap")).to_have_attribute("data-summary", re.compile("COFT"))
     path = tmp_path / "jobs.csv"
     path.write_text(PROMPTS, "utf-8")
     first.locator("#prompt-set input[type=file]").set_input_files(path)

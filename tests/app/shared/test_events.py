@@ -6,9 +6,9 @@ import gradio as gr
 import pytest
 
 from app.server import build_app
+from app.shared.components import listing
 from app.shared.errors import ServiceError
 from app.shared.events import LATEST, MULTIPLE, On, shown, wire
-from app.shared.markup import listing
 from app.shared.wiring import Services
 
 
