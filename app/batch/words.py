@@ -22,7 +22,8 @@ from app.shared.format import (
     signed,
 )
 from app.shared.glossary import explained_titles
-from app.shared.job_watch import ENDED, OF_ANOTHER, job_said, job_status
+from app.shared.job_watch import OF_ANOTHER, job_said, job_status
+from app.shared.jobs import ENDED
 from app.shared.markup import from_file, html, laid_out, scrolled
 from app.shared.policies import info_of, parameters_line
 from app.shared.prompt_rows import BatchRowView

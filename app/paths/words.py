@@ -13,7 +13,7 @@ from app.paths.sentences import called, distance, interval, parting_sentence, pe
 from app.paths.types import Analysis, OpenedPath, PathsView, WorldPaths
 from app.paths.worlds import shown_prompt
 from app.shared.format import plural, quoted
-from app.shared.job_watch import ENDED
+from app.shared.jobs import ENDED
 from app.shared.markup import laid_out
 from coft_core.paths.parting import LEAST_VISITS
 from coft_core.paths.question import estimate
