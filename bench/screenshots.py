@@ -1,4 +1,4 @@
-"""The pictures of the documentation, made anew: every page, light and dark, on a small real audit.
+"""The pictures of the documentation, made again: every page, light and dark, on a small real audit.
 
 The whole program is served from this process on the embedded model and a store of its own, which is thrown away
 afterwards: an audit with a fork and a verdict, a second policy to compare it with, a batch, a tuning, an evaluation,

@@ -213,7 +213,7 @@ def warm(browser: Browser, address: str) -> Iterator[Page]:
     """A page in the browser's window that all tests of this process take turns in.
 
     While it is open, Chromium keeps the process that holds the pages' scripts, compiled (``--process-per-site``). To
-    read and compile them anew takes nearly half of the processor's time for opening a page.
+    read and compile them again takes nearly half of the processor's time for opening a page.
     """
     page = browser.new_context().new_page()
     page.goto(f"{address}/theme.css")

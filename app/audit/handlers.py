@@ -12,7 +12,8 @@ from starlette.routing import Route
 
 from app.audit.finding import finding_message
 from app.audit.panel import SettingsHandlers
-from app.audit.reread import RereadRequest, RereadService, rereading_message
+from app.audit.reread import RereadService
+from app.audit.rereading import RereadRequest, rereading_message
 from app.audit.service import AuditService, until_from
 from app.audit.words import (
     beside_message,
@@ -179,7 +180,7 @@ class AuditHandlers(SettingsHandlers):
 
 
 class BranchHandlers:
-    """What the page asks for the tree of branches, which is read anew afterwards."""
+    """What the page asks for the tree of branches, which is read again afterwards."""
 
     def __init__(self, services: Services) -> None:
         self._audits = services[AuditService]

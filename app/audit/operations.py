@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.audit.reread import Rereading, RereadRequest, RereadRow, RereadService, rereading_json
+from app.audit.reread import RereadService
+from app.audit.rereading import Rereading, RereadRequest, RereadRow, rereading_json
 from app.audit.service import AuditService, stop_sentence, until_from_text
 from app.report.service import ReportService
 from app.shared.audits import AuditSettings, AuditView, ParameterValue, PolicyInfo, StartAudit

@@ -140,7 +140,7 @@ def with_chains(
     )
     written = recorded.chosen
     if len(written):
-        # The core numbers the contexts of these rows anew; here they have the numbers of the calibration.
+        # The core numbers the contexts of these rows again; here they have the numbers of the calibration.
         contexts = np.array(list(dict.fromkeys(numbers[i] for i in chosen)), dtype=np.int32)
         written = replace(written, contexts=contexts[written.contexts])
     return replace(recorded, chosen=written)

@@ -78,7 +78,7 @@ const ask = async (address, init = {}) => {
     const answer = await fetch(address, { ...init, signal: request.signal });
     if (answer.ok && asking === request) receive((await answer.json()).jobs);
     wait = running.size ? BUSY_MS : IDLE_MS;
-  } catch { /* whoever waits for the server is told by the frame; the bell only asks again, unless it was asked anew */ }
+  } catch { /* whoever waits for the server is told by the frame; the bell only asks again, unless it was asked again */ }
   if (asking !== request) return;
   asking = null;
   /* a page that nobody sees has nothing to follow unless a job is running */

@@ -33,7 +33,7 @@ export const redraw = (place, template) => {
   delete place._$litPart$;
   render(template, place);
 };
-/* draw anew, and give the focus back to what means the same, or else to what `other` finds */
+/* draw again, and give the focus back to what means the same, or else to what `other` finds */
 const NAMING = ["do", "kind", "at", "id", "order", "column", "menu", "tag", "go", "fork"];
 export const refocus = (holder, change, other = () => null) => {
   const at = document.activeElement, inside = at !== holder && holder.contains(at);

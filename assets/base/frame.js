@@ -11,7 +11,7 @@ import { html, render } from "./vendor/lit-html.js";
 import "./wide.js";
 
 const LOST = "The program cannot be reached: it was stopped, or the network is down. Everything that was written is stored.";
-const BACK = "The program can be reached again. Load the page anew to go on; what you had typed is kept.";
+const BACK = "The program can be reached again. Reload the page to continue; what you had typed is kept.";
 const SIGNED_OUT = "You are signed out. Sign in again to go on; what is written is stored.";
 const LEAVING_MS = 3000;
 const real = window.fetch.bind(window);
@@ -112,7 +112,7 @@ window.fetch = async (input, init) => {
   try {
     const answer = await real(input, init);
     if (ours && answer.status === 401) say(SIGNED_OUT, "Sign in");
-    else if (ours && away()) say(BACK, "Load anew");
+    else if (ours && away()) say(BACK, "Reload");
     return ours ? kept(answer) : answer;
   } catch (error) {
     if (ours && error instanceof TypeError && !document.hidden && !leaving) lose();

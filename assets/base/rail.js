@@ -140,7 +140,7 @@ const policyMenu = {
     });
   },
   parameters(element, props, watch) {
-    /* a folded rail takes the fields out of the page, and draws them anew when it is unfolded */
+    /* a folded rail takes the fields out of the page, and draws them again when it is unfolded */
     Object.assign(method, { box: { props, place: element.querySelector(".place") }, drawn: null });
     drawParameters();
     watch("value", () => {
@@ -158,7 +158,7 @@ Object.assign(frame, {
     new MutationObserver((records) => {
       if (records.some((record) => record.target.closest?.(".note"))) { summarize(latest); noted.forEach((run) => run()); }
     }).observe(element.closest(".rail"), { childList: true, subtree: true });
-    /* folds may be drawn after the rail's head, or anew: what they need is set whenever something came or changed */
+    /* folds may be drawn after the rail's head, or again: what they need is set whenever something came or changed */
     const later = perFrame(folds);
     new MutationObserver((records) => { if (!records.every((record) => record.target.closest(BUSY))) later(); })
       .observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });

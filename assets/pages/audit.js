@@ -204,7 +204,7 @@ const ANSWERS = {
   },
   overhead({ text }) { whole.measured(text); idle(); },
 };
-/* what was pressed is switched off or drawn anew by now: the focus goes to what it brought, and not to the top of the page */
+/* what was pressed is switched off or drawn again by now: the focus goes to what it brought, and not to the top of the page */
 const attend = (busy) => {
   if (busy === "fork") {
     tokens[state.selected]?.focus({ preventScroll: true });

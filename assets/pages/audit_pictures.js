@@ -19,7 +19,7 @@ const pictures = new Map(Object.entries(FIGURES).map(([name, figure]) => [name, 
 }]));
 const open = new Set();
 let now = { card: null, cards: [], selected: -1 }, last = 0, waiting = false, clock = null, first = null;
-/* pictures of the chain are drawn anew when the chain has changed, and only marked where another step is selected */
+/* pictures of the chain are drawn again when the chain has changed, and only marked where another step is selected */
 const version = { chain: 0, card: 0 };
 let known = { cards: null, length: 0, end: null, card: null };
 let section = null, files = null, chosen = null, steps = null;
@@ -64,7 +64,7 @@ const refresh = () => {
   const chain = now.cards.length > 0;
   if (section && section.hidden === chain) section.hidden = !chain;
   if (!chain) return;
-  /* what is in sight is asked before anything is drawn: drawing would make the browser lay the page out anew each time */
+  /* what is in sight is asked before anything is drawn: drawing would make the browser lay out the page each time */
   const due = [...pictures].filter(([name, picture]) => (picture.needs === "chain" || now.card)
     && (!current(picture) || !marked(picture) || (open.has(name) && picture.told !== version[picture.needs])))
     .filter(([, picture]) => seen(picture.place()));

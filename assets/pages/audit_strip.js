@@ -1,4 +1,4 @@
-/* Drawing a chain: tokens are appended one by one; only the overview, one element per step, is drawn anew. */
+/* Drawing a chain: tokens are appended one by one; only the overview, one element per step, is drawn again. */
 import { draw, icon, made } from "../base/core.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";

@@ -11,7 +11,7 @@ const PICTURES = {
   "drift-plot": "Place of each audit among the calibration’s chains",
   "compare-plot": "Thresholds of both runs by step; the table below has the numbers",
 };
-/* what each fold holds: the values may be known before the fold is there, and a fold may be drawn anew */
+/* what each fold holds: the values may be known before the fold is there, and a fold may be drawn again */
 let summaries = {}, anchored = false;
 /* the settings as they are now, and as they were when the estimate was asked for, which may be answered late */
 let chosen = null, asked = null;

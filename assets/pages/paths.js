@@ -27,7 +27,7 @@ const receive = (message) => {
     carried();
   }
 };
-/* which beginning is looked at is marked here, since drawing the picture anew would take the focus away */
+/* which beginning is looked at is marked here, since drawing the picture again would take the focus away */
 document.addEventListener("click", ({ target }) => {
   const chosen = target.closest("[data-do=node]");
   if (!chosen) return;

@@ -233,7 +233,7 @@ const receive = (message) => {
     readdress({ token: message.answer });
   }
 };
-/* a stored comparison, or what was chosen before the page was loaded anew and not compared */
+/* a stored comparison, or what was chosen before the page was reloaded and not compared */
 const reopened = ({ kind, form: stored, result: found, settings }) => {
   const kept = waiting || stored;
   waiting = null;

@@ -104,7 +104,7 @@ def _begin_session(wired: Services, folder: Path, say: Say) -> None:
 
 
 def _chains(wired: Services, session_id: int) -> list[list[tuple[int, str, bool]]]:
-    """What a session says; its logarithms are left out, which differ by rounding where a chain was read anew."""
+    """What a session says; its logarithms are left out, which differ by rounding where a chain was read again."""
     sessions = wired[SessionsRepository]
     chains = (sessions.chain(branch.id) for branch in sessions.branches(session_id))
     return [[(step.token_id, step.token, step.forced) for step in chain] for chain in chains]

@@ -52,7 +52,7 @@ class Reviewer:
     rounds: int = field(default=0, init=False)
 
     def work(self) -> None:
-        """Go round until the time is over; a request that fails is noted, and she begins anew."""
+        """Go round until the time is over; a request that fails is noted, and she begins again."""
         while time.monotonic() < self.ends:
             try:
                 self.go_round()

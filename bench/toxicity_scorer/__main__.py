@@ -3,7 +3,7 @@
 DIR (or `COFT_DATA_DIR`) has the folders `corpus` and `wikitext2` for training, and `bbq`, `bold`, `crows_pairs`,
 `stereoset` and `winogender` for measuring. Training takes a few minutes on one core. It writes `embedded.npz`, the
 facts of its training (`training.json`) and the card (`README.md`); the last line of the output is a JSON object. With
-`--card-only` the scorer in the folder is measured and its card written anew.
+`--card-only` the scorer in the folder is measured and its card written again.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ FLOOR = -30.0
 """Joint support (nats) below which tokens count alike, so that a fallback's ``-inf`` does not hide the others."""
 
 JUMP = 0.01
-"""Share of the simple jumper's capital that is spread anew before each bet."""
+"""Share of the simple jumper's capital that is spread again before each bet."""
 
 
 @dataclass(frozen=True, slots=True)

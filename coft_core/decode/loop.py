@@ -89,7 +89,7 @@ def continue_together(
 ) -> None:
     """Continue chains with the same branches to their ends, each as far as its own context goes."""
     width, models = len(chains[0].branches), chains[0].models
-    # Elsewhere a forward of few rows takes the time of reading the weights, and a moved memory is captured anew.
+    # Elsewhere a forward of few rows takes the time of reading the weights, and a moved memory is captured again.
     by_the_row = all(model.device.type == "cpu" for model in models.values())
     group = BranchGroup(models, [branch for chain in chains for branch in chain.branches])
     try:

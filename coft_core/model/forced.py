@@ -245,7 +245,7 @@ class ForcedScorer:
         self._at_once = model.prefill_tokens if self._fit.pieces else sys.maxsize
 
     def __reduce__(self) -> tuple[type[ForcedScorer], tuple[LanguageModel, Limits]]:
-        """What another process makes it anew from."""
+        """What another process makes it again from."""
         return ForcedScorer, (self._model, self._limits)
 
     def memory_size(self, items: Sequence[ForcedItem]) -> int:

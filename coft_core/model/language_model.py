@@ -230,7 +230,7 @@ class LanguageModel:
 
     @torch.inference_mode()
     def plain_logits(self, ids: Tensor) -> Tensor:
-        """Logits of rows of one length, read anew in one forward without a cache, ``(R, L)`` to ``(R, L, V)``."""
+        """Logits of rows of one length, read again in one forward without a cache, ``(R, L)`` to ``(R, L, V)``."""
         logits: Tensor = self.module(input_ids=ids.to(self.device), use_cache=False).logits
         return logits
 

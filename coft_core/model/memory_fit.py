@@ -93,7 +93,7 @@ def with_states(model: LanguageModel, reason: str) -> Fit:
     if not state:
         return fit
     fit = replace(fit, hands_back=_hands_back(model, fit))
-    # Some count positions by themselves, also from another number than 0, and some begin anew unless they are told.
+    # Some count positions by themselves, also from another number than 0, and some start over unless they are told.
     placed = replace(fit, positions=True)
     steps, steps_if_told = (lambda: _continued(model, fit, -1)), (lambda: _continued(model, placed, -1))
     chosen = placed if "position_ids" in accepts and not _agrees(steps) and _agrees(steps_if_told) else fit

@@ -202,7 +202,7 @@ def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
 
 
 def require_steps(model: LanguageModel) -> None:
-    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew.
+    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text again.
 
     Where keys and values that grow do not give them, copied states are tried.
     """
@@ -314,5 +314,5 @@ def _stepped_rows(model: LanguageModel, prompts: list[list[int]]) -> tuple[Tenso
 
 
 def _plain(model: LanguageModel, ids: list[int]) -> Tensor:
-    """Logits of a text's last three positions, read anew, ``(3, V)``."""
+    """Logits of a text's last three positions, read again, ``(3, V)``."""
     return model.plain_logits(torch.tensor([ids]))[0, -3:].float().to(model.device)

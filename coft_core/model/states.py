@@ -1,4 +1,4 @@
-"""Rows of models whose layers keep a state that cannot be cut: states are copied at every step, and read anew else.
+"""Rows of models whose layers keep a state that cannot be cut: states are copied at every step, or else read again.
 
 A recurrent or convolutional state holds all earlier tokens at once, so that a shorter text cannot be had from it. It is
 copied before each token, and going back takes the copy up again. Copies are bounded by the model's ``snapshot_bytes``:
@@ -153,7 +153,7 @@ class StateGroup:
         return other
 
     def _resume(self, target: int) -> int | None:
-        """Bring the state to the nearest place before a target; None where it begins anew."""
+        """Bring the state to the nearest place before a target; None where it starts over."""
         if self._place is not None and self._place < target:
             return self._place
         nearest = max((place for place in self._snapshots if place < target), default=None)
@@ -234,7 +234,7 @@ class StateRows:
         return other
 
     def keep(self, rows: Sequence[int], tokens: RowTokens) -> None:
-        """Go on with some of the rows, which are read anew: where rows stand in a state is its model's own affair."""
+        """Go on with some of the rows, which are read again: where rows stand in a state is its model's own affair."""
         del rows
         self.__init__(self._model, tokens, self._fit)
 

@@ -4,8 +4,8 @@ The total variation is that of the *sampled* distributions: half the sum of ``|a
 ``k`` in which paths go on. Two finite samples of one distribution are never quite alike, so this number is positive
 where nothing differs, and grows with the number of ways. Three things are therefore said with it:
 
-- the interval: the basic bootstrap interval, each world's paths drawn anew among themselves; it takes off the upward
-  bias that drawing anew shows (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 2.4), and
+- the interval: the basic bootstrap interval, each world's paths resampled among themselves; it takes off the upward
+  bias that resampling shows (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 2.4), and
   is cut to [0, 1];
 - what shuffling gives: the mean total variation where paths change worlds at random, the numbers of paths kept;
 - the p-value of the permutation test by that statistic, which is exact where the continuations behind a beginning are
@@ -172,7 +172,7 @@ def _distances(first: Counts, second: Counts) -> Floats:
 
 
 def _drawn_anew(first: Counts, second: Counts, generator: np.random.Generator, resamples: int) -> Floats:
-    """Distances ``(R,)`` where each sample is drawn anew from itself.
+    """Distances ``(R,)`` where each sample is resampled from itself.
 
     A value that only one sample has stays the other's 0, so that all of them count as one.
     """

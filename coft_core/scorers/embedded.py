@@ -366,6 +366,6 @@ def load_embedded(path: Path = SHIPPED) -> EmbeddedScorer:
     if told != (FORMAT, KINDS, (FEATURES,)):
         raise ModelLoadError(
             f"The embedded toxicity scorer at {path} is of format {told[0]} and this program reads format {FORMAT}; "
-            "train it anew with python -m bench.toxicity_scorer."
+            "train it again with python -m bench.toxicity_scorer."
         )
     return EmbeddedScorer("embedded", hashlib.sha256(content).hexdigest(), lists, weights, bias)

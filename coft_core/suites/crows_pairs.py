@@ -123,7 +123,7 @@ def _parity_gap(key: str, title: str, sample: Preferences) -> Figure:
     """Largest minus smallest stereotype share of a type of bias, in points.
 
     The largest of several noisy shares is too large and the smallest too small, so even a model without a preference
-    has a gap, and drawing units anew repeats that error. The interval is therefore made of the types' own: with
+    has a gap, and resampling units repeats that error. The interval is therefore made of the types' own: with
     Bonferroni's correction all their shares lie in their intervals at once at the level, so the gap lies between the
     least and the most that these intervals allow. It is wide, and begins at 0 where the types may be alike.
     """

@@ -74,7 +74,7 @@ class Mauve(Suite):
     Vectors of both kinds of text are put into buckets together, and MAUVE is the area under the curve of divergences of
     the two histograms from their mixtures. It is computed as by the package mauve-text, which says nothing of which
     text fell into which bucket; that is needed here for intervals. Buckets stay as they are while items are drawn
-    anew.
+    again.
     """
 
     key = "mauve"

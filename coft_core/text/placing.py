@@ -52,7 +52,7 @@ def copies_of(offsets: Sequence[Range]) -> tuple[int, ...]:
     number, last, apart = 0, -1, False
     for start, end in offsets:
         if start < end:
-            # The text begins anew; one that is a single token, behind tokens of the template.
+            # The text starts over; one that is a single token, behind tokens of the template.
             if start < last or (apart and start <= last):
                 number += 1
             last, apart = start, False

@@ -1,7 +1,7 @@
 """How prompts are put before a model: through its chat template at one moment, or plainly; and what came of it.
 
 A chat template may print the date, or draw something at random. What a model once read is therefore kept with an
-audit, and given again instead of being rendered anew.
+audit, and given again instead of being rendered again.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_the_document_names_every_class_of_the_installed_transformers_or_is_of_a
     stated = re.search(r"with transformers (\S+) and", text)
     assert stated is not None
     if stated.group(1) != transformers.__version__:
-        pytest.fail(f"{DOCUMENT.name} is of transformers {stated.group(1)}: write it anew by 'make matrix'.")
+        pytest.fail(f"{DOCUMENT.name} is of transformers {stated.group(1)}: write it again by 'make matrix'.")
     rows = set(re.findall(r"^\| (\S+) \| (\S+) \|", text, re.MULTILINE))
     known = configurations() | with_images()
     assert {(kind, architecture_of(each)) for kind, each in known.items()} <= rows

@@ -31,7 +31,7 @@ NAME = "localhost/coft-audit"
 def why_not() -> str:
     """Why containers cannot be tried here; empty if they can."""
     if not os.environ.get("CI"):
-        return "makes a whole system anew, for a minute or two; runs where CI is set"
+        return "makes a whole system again, for a minute or two; runs where CI is set"
     if lacking := [tool for tool in TOOLS if shutil.which(tool) is None]:
         return f"{', '.join(lacking)} not installed (apt-get install buildah crun debootstrap)"
     if sys.version_info[:2] != ITS_PYTHON:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.audit.handlers import frames
 from app.audit.panel import LOADING_PHASES, SettingsHandlers
-from app.audit.reread import Rereading, RereadRow, RereadThresholds, ThresholdKind, rereading_message
+from app.audit.rereading import Rereading, RereadRow, RereadThresholds, ThresholdKind, rereading_message
 from app.audit.service import AuditService
 from app.audit.words import (
     beside_message,

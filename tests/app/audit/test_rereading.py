@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.reread import COMPUTED, NO_ALPHA, NOT_COFT, RereadRequest, RereadService
+from app.audit.reread import NO_ALPHA, NOT_COFT, RereadService
+from app.audit.rereading import COMPUTED, RereadRequest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService

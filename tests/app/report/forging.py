@@ -1,4 +1,4 @@
-"""A forger who has the program's own code: whatever she changes, every digest, table and summary is written anew."""
+"""A forger who has the program's own code: whatever she changes, every digest, table and summary is written again."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ class Forgery:
 
 
 def rebuilt(bundle, change, folder, rewrites=False, follows=True):
-    """The bundle after a change, with all that follows from it written anew."""
+    """The bundle after a change, with all that follows from it written again."""
     files = files_of(bundle)
     data = json.loads(files[REPORT])
     change(data, files)

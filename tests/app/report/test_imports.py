@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.reread import RereadRequest, RereadService
+from app.audit.reread import RereadService
+from app.audit.rereading import RereadRequest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.report.bundle import MANIFEST, REPORT, pack

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.audit.reread import RereadRequest, RereadService
+from app.audit.reread import RereadService
+from app.audit.rereading import RereadRequest
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.report.bundle import REPORT

@@ -115,7 +115,7 @@ def test_a_moved_session_goes_on_with_the_same_tokens_and_thresholds_and_its_evi
         (entry,) = wired[VerdictService].whole_history(moved.session_id)
         assert entry.note == "why"
         (tmp_path / "after.zip").write_bytes(reports.bundle(moved.session_id))
-        # It can be begun anew with all of its settings, which name the list and the calibration of this project.
+        # It can be begun again with all of its settings, which name the list and the calibration of this project.
         again = audits.start(wired[SessionLibrary].prefill(moved.session_id).request)
         assert Certificate.read(again.certificate).kind == Certificate.read(view.certificate).kind
     for name in ("before.zip", "after.zip"):

@@ -160,7 +160,7 @@ def test_the_mixed_model_is_the_harness_s_and_its_coefficients_are_the_differenc
         difference = figures[f"difference/{part}"]
         assert difference.value == pytest.approx(coefficient.value, abs=1e-4)
         assert coefficient.low < coefficient.value < coefficient.high
-        # Of twelve questions, drawing anew gives an interval smaller than the model's by about a tenth.
+        # Of twelve questions, resampling gives an interval smaller than the model's by about a tenth.
         assert difference.high - difference.low == pytest.approx(coefficient.high - coefficient.low, rel=0.3)
 
 
