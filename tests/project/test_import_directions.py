@@ -27,13 +27,17 @@ DELETABLE = ("compare", "paths", "swap")
 """Features that no other one uses, so that nothing but their folder and their line in the bootstrap names them."""
 
 
+def named(node):
+    """What a statement imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def imports(path):
-    for node in statements(path):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    return (name for node in statements(path) for name in named(node))
 
 
 def is_under(module, package):
@@ -141,6 +145,33 @@ def test_services_are_built_on_the_one_open_database():
     assert found <= {
         ROOT / f"app/{name}.py" for name in ("serving/monitoring", "shared/jobs", "shared/limits", "shared/wiring")
     }
+
+
+def loaded_with(module):
+    """All that comes with importing a module of the program; what functions import, and type checkers, does not."""
+    seen, left = set(), [module]
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for path in (ROOT / f"{name.replace('.', '/')}.py", ROOT / name.replace(".", "/") / "__init__.py"):
+            if name.startswith("app.") and path.is_file():
+                left += [
+                    found for node in statements(path) if getattr(node, "col_offset", 1) == 0 for found in named(node)
+                ]
+    return seen
+
+
+def test_what_services_and_commands_need_does_without_gradio():
+    wanted = [
+        f"app.{feature}.{path.stem}"
+        for feature in FEATURES
+        for path in modules(f"app/{feature}")
+        if path.stem in ("operations", "service")
+    ]
+    assert len(wanted) > 20
+    assert [name for name in wanted if any(is_under(found, "gradio") for found in loaded_with(name))] == []
 
 
 def test_nothing_keeps_process_wide_mutable_state():

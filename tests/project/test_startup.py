@@ -37,15 +37,3 @@ def test_help_reads_no_settings_and_opens_no_store(tmp_path):
     unneeded = HEAVY | {"pydantic_settings", "sqlalchemy", "numpy"}
     assert loaded(tmp_path, "--help") & unneeded == set()
     assert not (tmp_path / "store.sqlite3").exists()
-
-
-def test_services_and_commands_of_every_feature_do_without_gradio():
-    wanted = [
-        f"app.{path.parent.name}.{path.stem}"
-        for path in sorted((ROOT / "app").glob("*/*.py"))
-        if path.stem in ("operations", "service") and path.parent.name != "shared"
-    ]
-    program = f"import importlib, sys; [importlib.import_module(n) for n in {wanted!r}]; print('gradio' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert len(wanted) > 20
-    assert done.stdout.strip() == "False"
