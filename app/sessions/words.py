@@ -78,12 +78,12 @@ def export_sentence(export: BulkExport) -> str:
 
 def _where(page: FoldedPage, size: int) -> str:
     if page.pages == 1:
-        return plural(page.total, "session")
+        return plural(page.total, "audit")
     first = (page.page - 1) * size + 1
     shown = f"{count(first)}–{count(first + len(page.rows) - 1)}"
     if page.row_total == page.total:
-        return f"{shown} of {plural(page.total, 'session')}"
-    return f"{shown} of {plural(page.row_total, 'row')}, {plural(page.total, 'session')}"
+        return f"{shown} of {plural(page.total, 'audit')}"
+    return f"{shown} of {plural(page.row_total, 'row')}, {plural(page.total, 'audit')}"
 
 
 def _nothing_found(query: LibraryQuery) -> Markup:

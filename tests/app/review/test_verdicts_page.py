@@ -295,7 +295,7 @@ def test_a_blind_review_hides_what_others_said_on_the_audit_and_in_the_library(a
     assert "secret" not in page.content()
 
     library = visit("/sessions?text=secret+word")
-    expect(library.locator(".foundbar .where")).to_have_text("0 sessions")
+    expect(library.locator(".foundbar .where")).to_have_text("0 audits")
     for judged in (True, False):
         assert 1 not in services[SessionLibrary].ids(LibraryQuery(judged=judged))
     assert services[SessionLibrary].search(LibraryQuery(text="Nurse handover")).entries[0].verdict_count is None

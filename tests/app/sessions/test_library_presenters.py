@@ -67,9 +67,9 @@ def test_the_sorted_column_and_the_place_of_a_page_are_said():
     assert 'data-order="updated" data-down="true"' in markup
     assert 'data-order="model" data-down="false"' in markup
     second = LibraryQuery(page=2, page_size=25)
-    assert shown(ENTRY, total=26, query=second)["where"] == "26–26 of 26 sessions"
-    assert shown(ENTRY)["where"] == "1 session"
-    assert shown()["where"] == "0 sessions"
+    assert shown(ENTRY, total=26, query=second)["where"] == "26–26 of 26 audits"
+    assert shown(ENTRY)["where"] == "1 audit"
+    assert shown()["where"] == "0 audits"
 
 
 def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_them():
@@ -90,7 +90,7 @@ def test_a_batch_says_how_many_sessions_it_has_and_what_the_attribute_did_in_the
     assert "of 8 judged, 2 hidden<" in said(hidden_count=2)
     later = FoldedPage((BatchFold(batch), ENTRY), 60, 27, 2, 2)
     message = page_message(later, {}, STORED, LibraryQuery(page=2, page_size=25))
-    assert (message["where"], message["batches"], message["ids"]) == ("26–27 of 27 rows, 60 sessions", [3], [7])
+    assert (message["where"], message["batches"], message["ids"]) == ("26–27 of 27 rows, 60 audits", [3], [7])
 
 
 def test_an_audit_is_titled_by_its_finding_with_name_and_prompt_below_and_a_run_by_its_name():
