@@ -358,8 +358,8 @@ def require_accounts(settings: Settings, accounts: AccountsRepository) -> None:
     """Refuse to serve with accounts while nobody could sign in as admin."""
     if settings.accounts == "on" and not accounts.has_admin():
         raise ServiceError(
-            "Accounts are on and there is no admin yet, so nobody could add accounts. Add one, which asks for a "
-            "password, and start again: python -m app accounts add NAME --role admin"
+            "Accounts are on, but there is no admin yet. Add one, then start the server again; the command asks for a "
+            "password: python -m app accounts add NAME --role admin"
         )
 
 

@@ -1,4 +1,4 @@
-"""Signing in and out in a browser, and one's own account: pages that run no script, their forms and their cookies."""
+"""Pages to sign in and out and to manage your own account, with their forms and cookies; they run no scripts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PROVIDER_COOKIE = "coft-provider"
 """Holds the first half of a sign-in by the provider."""
 RETURNING = "/sign-in/provider"
 OWN_ACCOUNT = "account/sign-ins"
-"""The page of one's own account."""
+"""The address of your own account's page."""
 ELSEWHERE = ("cross-site", "same-site")
 """What browsers say of requests that another website has begun."""
 RECENT = timedelta(minutes=15)

@@ -49,7 +49,7 @@ NOT_COFT = (
     "This audit was made with {}; only the steps of policies that fuse both readings, as COFT does, can be read again "
     "at another lambda or alpha, so audit the prompt with one of them."
 )
-NO_ALPHA = "This audit has no thresholds, so there is no alpha to read them at; change only lambda."
+NO_ALPHA = "This audit has no thresholds, so alpha changes nothing; change only lambda."
 NO_THRESHOLDS = "No threshold is applied in this audit, so only lambda can be changed."
 
 _FREE = ("lam", "estimator", "source")

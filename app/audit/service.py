@@ -409,7 +409,7 @@ def until_from_text(text: str) -> RunUntil:
             return RunUntil(cast(UntilKind, kind))
     except ValueError:
         pass
-    raise ServiceError(f"{text!r} is no place to stop at; use {FORMS}.")
+    raise ServiceError(f"{text!r} is not a place to stop; use {FORMS}.")
 
 
 def until_from(choice: object) -> RunUntil | None:

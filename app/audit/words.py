@@ -322,13 +322,13 @@ def _line(step: Step) -> tuple[str, str, list[str], float, str]:
 
 
 FACTORIZED = (
-    "With one mask for each family there is no certificate for the whole chain; each step is certified by itself, "
+    "With one mask for each family, the whole text has no certificate; each token is certified by itself, "
     "for every family."
 )
 
 
 def chain_panel(chain: ChainCertificate | None) -> Message | None:
-    """A chain's sentence, its weakest step (0-based) and both answers; None where there is no certificate for it."""
+    """A chain's sentence, its weakest step (0-based) and both answers; None without a certificate."""
     if chain is None:
         return None
     return {"text": chain.sentence, "weakest": chain.weakest, "parts": [_sequence(chain), _union(chain)]}

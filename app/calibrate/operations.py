@@ -197,7 +197,7 @@ def _print_head(view: CalibrationView) -> None:
 
 
 def _state(entry: Bin) -> str:
-    """A bin's state, and why it is no better."""
+    """A bin's state and the reason for it."""
     if entry.state == "uninformative":
         needs = f", needs {entry.needed} contexts" if entry.contexts < entry.needed else ""
         return f"{entry.state}: {entry.silence}{needs}"

@@ -1,4 +1,4 @@
-"""What the calibrate page says of runs: what one will take, its result, drift, and two side by side."""
+"""Sentences and tables of the calibrate page: estimates, results, drift, and two runs side by side."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def _not_certified(view: CalibrationView) -> list[Markup]:
             sentences.append(_not(steps_named(_named(steps)), f"{reason[0].upper()}{reason[1:]}."))
     chains = view.sequence
     if view.families:
-        sentences.append(_not("whole chains", "With one mask for each family there is no such certificate."))
+        sentences.append(_not("whole chains", "With one mask for each family, only single steps are certified."))
     elif chains is not None and chains.state != "calibrated":
         law = f" {lengths_sentence(chains.lengths)}" if chains.lengths.known else ""
         sentences.append(_not("whole chains", f"{chains.reason}{law}"))

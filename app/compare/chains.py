@@ -187,7 +187,7 @@ class SetCell:
 
 @dataclass(frozen=True, slots=True)
 class SetRow:
-    """One prompt of the set and what each column says of it."""
+    """A prompt of the set with the result of each column."""
 
     line: int
     prompt: str
