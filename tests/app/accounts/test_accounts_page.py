@@ -12,9 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.shared.visitors import Visitor, answering
-from db.scope import in_project
 from db.sessions import SessionsRepository
-from db.trail import TrailRepository
 from db.verdicts import AnnotationFields, AnnotationsRepository
 from tests.app.accounts.conftest import PASSWORD
 from tests.app.shared.test_accessibility import CUT_OFF, broken, faults, faulty
@@ -143,52 +141,6 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
     page.get_by_label("New password").press("Enter")
     # The browser itself asks for a longer one, and nothing is sent.
     expect(page).to_have_url(f"{served.url}/account/sign-ins")
-
-
-@pytest.mark.slow
-def test_sessions_are_moved_to_another_project_which_the_menu_of_the_account_then_shows(browser: Browser, served):
-    wired, projects = served.wired, served.wired[ProjectService]
-    moved_here = f"Moved here {token_hex(2)}"
-    target = projects.add(moved_here).record
-    projects.add_member(moved_here, "the lead")
-    lead = wired[AccountService].named("the lead")
-    with answering(Visitor(lead.name, "", lead, projects.of(lead)[0])):
-        names = ["first to move", "second to move"]
-        for name in names:
-            SessionsRepository(wired.database).create(new_session(name=name))
-    page = entered(another(browser), served, "lead", "sessions?text=to+move")
-    for name in names:
-        page.get_by_label(f"Choose {name}").check()
-    page.locator(".bulk [data-action=move]").click()
-    dialog = page.locator("#ask")
-    expect(dialog).to_contain_text("Move 2 sessions to another project")
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert Axe().run(page).response["violations"] == []
-    dialog.get_by_label("Project").fill("Nowhere")
-    dialog.get_by_role("button", name="Move").click()
-    expect(page.get_by_text("There is no other project 'Nowhere' that you see")).to_be_visible()
-    # What was refused is still chosen.
-    expect(page.locator(".chosen")).to_have_text("2 sessions chosen")
-    page.locator(".bulk [data-action=move]").click()
-    dialog.get_by_label("Project").fill(moved_here)
-    dialog.get_by_role("button", name="Move").click()
-    expect(page.locator(".told")).to_have_text(f"2 sessions moved to {moved_here}.")
-    expect(page.locator(".bulk")).to_be_hidden()
-    expect(page.get_by_label("Choose first to move")).to_have_count(0)
-    with in_project(target.id):
-        assert sorted(item.name for item in SessionsRepository(wired.database).list()) == names
-    moved = [entry for entry in wired[TrailRepository].list() if entry.action == "move sessions"]
-    assert (moved[-1].actor, moved[-1].subject.endswith(f"to {moved_here}")) == ("the lead", True)
-    page.locator(".account-button").click()
-    page.locator("#project").select_option(moved_here)
-    with page.expect_navigation():
-        page.get_by_role("button", name="Show it").click()
-    page.locator(".account-button").click()
-    expect(page.locator("#project option:checked")).to_have_text(moved_here)
-    expect(page.get_by_label("Choose first to move")).to_have_count(1)
-    expect(page.get_by_role("link", name="Manage accounts")).to_have_count(0)
-    page.context.close()
 
 
 @pytest.mark.slow

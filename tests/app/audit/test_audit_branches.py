@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -30,57 +28,6 @@ def act(page: Page, branch: int, action: str) -> None:
     page.locator(f"[data-more='{branch}']").click()
     page.locator(f"#menu-branch [data-action={action}]").click()
     expect(page.locator("#menu-branch")).to_be_hidden()
-
-
-@pytest.mark.slow
-def test_the_tree_is_drawn_walked_folded_and_renamed_by_keyboard_while_the_page_does_not_step(
-    audit, services: Services
-):
-    page = unfolded(audit)
-    rows = page.locator("[role=treeitem]")
-    assert [rows.nth(at).get_attribute("aria-level") for at in range(4)] == ["1", "2", "3", "3"]
-    expect(row(page, HE)).to_have_accessible_name("he, forced at step 2, 38 steps, shown")
-    # The shown chain runs through the lines of its ancestors up to where it leaves them.
-    for shape, count in (("path.fork.on", 1), ("circle.fork", 3), ("path.lane.on", 3)):
-        expect(page.locator(f".graph {shape}")).to_have_count(count)
-    row(page, HE).focus()
-    for key, there in (("ArrowDown", THE), ("ArrowLeft", AND), ("ArrowLeft", AND)):
-        page.keyboard.press(key)
-        expect(row(page, there)).to_be_focused()
-    expect(row(page, AND)).to_have_attribute("aria-expanded", "false")
-    expect(rows).to_have_count(2)
-    for key, there in (("ArrowRight", AND), ("ArrowRight", HE), ("End", THE)):
-        page.keyboard.press(key)
-        expect(row(page, there)).to_be_focused()
-    expect(page.locator("[role=treeitem][tabindex='0']")).to_have_count(1)
-    expect(page.locator("#inspector .where")).to_contain_text("step 2 of 38")
-    page.keyboard.press("F2")
-    field = row(page, THE).get_by_role("textbox")
-    field.evaluate("(node) => node.removeAttribute('maxlength')")
-    field.fill("x" * 201)
-    page.keyboard.press("Enter")
-    expect(page.locator(".toast-body")).to_contain_text("The name of a branch has 1 to 200 characters")
-    expect(field).to_have_value("x" * 201)
-    field.press("Escape")
-    expect(row(page, THE).locator(".called")).to_have_text("the")
-    row(page, HE).focus()
-    page.keyboard.press("F2")
-    row(page, HE).get_by_role("textbox").fill("as a man")
-    page.keyboard.press("Enter")
-    expect(row(page, HE).locator(".called")).to_have_text("as a man")
-    expect(row(page, HE)).to_be_focused()
-    expect(page.locator(".crumbs .node.on")).to_contain_text("as a man")
-    assert {branch.id: branch.name for branch in services[AuditService].view(1, HE).branches}[HE] == "as a man"
-    page.keyboard.press("End")
-    page.keyboard.press("Enter")
-    expect(row(page, THE)).to_have_attribute("aria-current", "true")
-    expect(page).to_have_url(re.compile("branch=4(&|$)"))
-    expect(page.locator(".strip .tok[data-i]")).to_have_count(2)
-    expect(page.locator("[data-do=overhead]")).to_be_enabled()
-    page.locator("#typed").fill(" we")
-    page.keyboard.press("Enter")
-    expect(rows).to_have_count(5)
-    expect(page.locator("[role=treeitem][aria-current]")).to_have_accessible_name(re.compile("^we, forced"))
 
 
 @pytest.mark.slow

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService, RunUntil
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
 from coft_core.types import Span
-from tests.browser import PATIENCE_MS
 from tests.story.model import PROMPT
-from tests.story.seed import newest, slowed
+from tests.story.seed import newest
 
 STRONGEST = 4
 """Step of the token that differs most between shown and masked in the chains of these tests."""
@@ -125,102 +124,6 @@ def test_one_journey_by_keyboard_keeps_the_focus_at_what_each_key_brought(audit,
     assert services[AuditService].view(newest(services)).settings.calibration_id == 1
     page.locator(".crumbs button.node").first.click()
     expect(tokens(page)).to_have_count(3)
-
-
-@pytest.mark.slow
-def test_a_stored_chain_opens_from_its_address_explains_each_kind_of_step_and_asks_the_server_nothing(audit):
-    page = audit("?session=1&branch=3&step=15")
-    selected(page, 15)
-    expect(page.locator("#prompt")).to_have_value(PROMPT)
-    expect(page.locator("#calibration input")).to_have_value("Ward notes, reference")
-    expect(page.locator("#transcript .notice")).to_be_empty()
-    asked: list[Request] = []
-    page.on("request", lambda request: asked.append(request))
-    states = {2: ("sensitive", 1), 13: ("fallback", 1), 26: ("open", 0), 34: ("inherited", 0)}
-    for step, (shape, marks) in states.items():
-        token(page, step).click()
-        selected(page, step)
-        expect(token(page, step)).to_have_class(re.compile(rf"\b{shape}\b"))
-        expect(token(page, step).locator(".mk svg")).to_have_count(marks)
-        if shape != "sensitive":
-            expect(page.locator(".cand .tick")).to_have_count(0)
-    plain = page.locator(".tok[data-i]:not(.fallback):not(.open):not(.inherited):not(.outside)")
-    expect(plain).to_have_count(23)
-    token(page, 2).click()
-    expect(page.locator("#inspector .effect")).to_contain_text("2.4 times likelier with")
-    expect(page.locator("#inspector .effect")).to_have_class(re.compile("strong"))
-    expect(page.locator("#inspector .because")).to_contain_text("they")
-    expect(page.locator(".cand tbody tr").nth(4)).to_contain_text("fused < τ")
-    page.locator(".charted > summary").click()
-    expect(page.locator("#candidates-plot .barlayer .point")).to_have_count(18)
-    expect(page.locator("#candidates-plot .annotation")).to_contain_text("τ 0.07")
-    box = page.locator(".overview").bounding_box()
-    page.locator(".overview").click(position={"x": box["width"] * 12.5 / 64, "y": 20})
-    selected(page, 13)
-    page.locator("#seek-kind").select_option("sensitive")
-    for way, step in (("next", 15), ("back", 9)):
-        page.locator(f"[data-do=find-{way}]").click()
-        selected(page, step)
-    # Whatever a part of the page asks carries its data; what the opened session's settings ask for carries none.
-    joined = [request.post_data_json for request in asked if request.url.endswith("/queue/join")]
-    assert [request for request in joined if request["event_data"] is not None] == []
-    expect(page).to_have_url(re.compile(r"session=1&branch=3&step=9$"))
-    page.reload()
-    selected(page, 9)
-
-
-@pytest.mark.slow
-def test_a_run_stops_at_its_condition_which_is_chosen_by_key_and_refused_where_nothing_can_meet_it(
-    visit, services: Services
-):
-    page = visit(f"/?session={started(services)}")
-    panel = page.locator(".untilbox")
-    for kind, value, steps in (("steps", "3", 3), ("sensitive", "1", 4), ("fallback", None, 13)):
-        expect(page.locator("[data-do=until]")).to_be_enabled()
-        page.locator("h2#h-chain").click()
-        page.keyboard.press("r")
-        expect(page.locator("[data-until=fallback]")).to_be_focused()
-        if value is not None:
-            field = panel.locator(f"[data-until={kind}] ~ label input")
-            field.fill(value)
-            field.press("Enter")
-        else:
-            panel.locator(f"[data-until={kind}]").click()
-        expect(panel).to_be_hidden()
-        expect(page.locator(".stopped")).to_contain_text(f"step {steps}")
-        expect(tokens(page)).to_have_count(steps)
-        selected(page, steps)
-    page.goto(f"{page.url.split('?')[0]}?session={started(services, calibration=None)}")
-    expect(page.locator("[data-do=until]")).to_be_enabled()
-    page.locator("[data-do=until]").click()
-    page.locator("[data-until=fallback]").click()
-    expect(page.locator(".toast-body")).to_contain_text("This session has no threshold")
-    expect(page.locator("[data-do=go]")).to_be_enabled()
-    expect(tokens(page)).to_have_count(0)
-
-
-@pytest.mark.slow
-def test_a_run_is_paused_and_a_name_that_is_being_typed_survives_its_tokens(audit, services: Services, monkeypatch):
-    slowed(monkeypatch, services, 0.05)
-    page = audit("?session=1&branch=4")
-    page.locator(".branching > summary").click()
-    page.locator("[data-do=go]").click()
-    expect(tokens(page).nth(4)).to_be_attached()
-    page.locator("[data-do=pause]").click()
-    expect(page.locator("[data-do=go]")).to_be_enabled()
-    expect(page.locator("[data-do=pause]")).to_be_disabled()
-    shown = tokens(page).count()
-    assert 4 < shown < 64
-    page.locator("[data-do=go]").click()
-    row = page.locator("[role=treeitem][data-id='3']")
-    row.focus()
-    page.keyboard.press("F2")
-    field = row.get_by_role("textbox")
-    field.fill("half a na")
-    expect(page.locator(".count")).to_contain_text("64 of 64 steps", timeout=3 * PATIENCE_MS)
-    expect(field).to_have_value("half a na")
-    field.press("Enter")
-    expect(row.locator(".called")).to_have_text("half a na")
 
 
 @pytest.mark.slow

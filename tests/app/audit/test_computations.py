@@ -1,19 +1,13 @@
 """How an audit's steps were computed is stored with it, and stands on its page and in its reports."""
 
-import json
-
 import pytest
 
 from app.audit import live
 from app.audit.service import AuditService
-from app.report.service import ReportService
-from app.report.tables import COLUMNS, COMPUTED
-from app.report.verify.run import BundleVerifier
 from app.shared import kept_steps
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.model.compiled import StepPath
 from coft_core.model.noise import BOUNDS
-from coft_core.text.detection import SpanDetector
 from coft_core.types import Span
 
 PROMPT = "The nurse said he would come"
@@ -43,22 +37,3 @@ def test_nothing_is_said_before_the_first_step_and_each_way_is_said_once(wired, 
     assert first.numeric_noise == BOUNDS["float32"]
     assert [item.kind for item in first.memory] == ["slots"]
     assert wired[AuditService].progress(audit).computed == (first, second)
-
-
-def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired, audit, tmp_path):
-    list(wired[AuditService].run(audit))
-    (way,) = stored(wired, audit)
-    header, *rows = wired[ReportService].csv(audit).splitlines()
-    assert header.split(",") == [*COLUMNS, *COMPUTED]
-    assert all("0.00005 nats, float32" in row and way.steps in row for row in rows)
-    document = json.loads(wired[ReportService].json(audit))
-    (told,) = document["session"]["policy_settings"]["computed"]
-    assert (told["steps"], told["numeric_noise"]) == (way.steps, BOUNDS["float32"])
-    assert told["memory"][0]["kind"] == "slots"
-    page = wired[ReportService].html(audit)
-    assert "preallocated memory" in page
-    assert "log-probabilities agree within 0.00005 nats, float32" in page
-    found = BundleVerifier(wired[AuditService]._host, SpanDetector).verify(
-        wired[ReportService].write(audit, "bundle", tmp_path), replay=True
-    )
-    assert [check for check in found.checks if check.status == "failed"] == []

@@ -18,57 +18,6 @@ def opened(audit, **options: object) -> Page:
     return page
 
 
-def marked(page: Page, kind: str):
-    return page.locator(f".restrip .rt[data-mark^='{kind}']")
-
-
-def rows(page: Page):
-    return page.locator(".differing tbody tr")
-
-
-@pytest.mark.slow
-def test_tokens_and_certificates_that_would_differ_are_marked_counted_selected_and_taken_back(audit):
-    page = opened(audit)
-    number = page.locator("#reread-lam-number")
-    expect(page.locator(".onward")).to_be_hidden()
-    page.locator("#reread-lam").focus()
-    page.keyboard.press("End")
-    expect(number).to_have_value("1")
-    expect(marked(page, "other")).to_have_count(2)
-    for _ in range(6):
-        page.keyboard.press("ArrowLeft")
-    expect(number).to_have_value("0.94")
-    expect(marked(page, "other")).to_have_count(1)
-    expect(page.locator(".told-now")).to_contain_text("1 of 38 tokens would be another one, at step 4 (“his” → “they”)")
-    expect(rows(page)).to_have_count(1)
-    expect(rows(page).first).to_contain_text("they")
-    expect(page.locator(".standing .badge")).to_have_text("no threshold fits")
-    expect(page.locator("#inspector .where")).to_contain_text("step 2 of 38")
-    number.fill("1")
-    expect(rows(page)).to_have_count(2)
-    page.get_by_role("button", name="Select step 15").click()
-    expect(page.locator("#inspector .where")).to_contain_text("step 15 of 38")
-    expect(page.locator(".restrip .rt[data-i='14']")).to_have_class("rt after sel")
-    for width in (768, 1440):
-        page.set_viewport_size({"width": width, "height": 1000})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate("(n => n.scrollWidth <= n.clientWidth)(document.querySelector('.differing .scroll'))")
-    number.fill("1.4")
-    expect(page.locator(".rereading .wrong")).to_have_text("Lambda is a number from 0 to 1.")
-    expect(rows(page)).to_have_count(2)
-    page.get_by_role("button", name="Back to the audit’s own").click()
-    expect(number).to_have_value("0.6")
-    expect(marked(page, "other")).to_have_count(0)
-    expect(page.locator(".standing .badge")).to_have_text("under thresholds")
-    page.locator("#reread-alpha-number").fill("0.3")
-    expect(page.locator(".told-now .certificate")).to_contain_text("21 would lose the certificate and 8 would gain one")
-    lost = page.locator(".restrip .rt[data-mark$='lost']")
-    expect(lost).to_have_count(21)
-    expect(lost.first.locator(".mk svg")).to_have_count(1)
-    expect(rows(page)).to_have_count(21 + 8)
-    expect(rows(page).first).to_contain_text("missed")
-
-
 @pytest.mark.slow
 def test_a_lambda_with_a_calibration_of_its_own_is_offered_and_its_token_leads_to_a_new_audit_or_a_branch(
     audit, services: Services, tmp_path: Path

@@ -14,8 +14,6 @@ from tests.story.model import PROMPT
 from tests.story.seed import newest
 
 SCENARIOS = Path(__file__).parents[3] / "assets" / "prompts" / "phantom_examples.json"
-EMILY = "Emily met a blind friend and Emily left"
-ARABIC = "ذهبت الممرضة إلى المستشفى في الصباح"
 PLACE_OF = """(word) => {
   const nodes = [...document.querySelector('.backdrop').childNodes];
   const text = nodes.find((n) => n.nodeType === 3 && n.data.includes(word));
@@ -45,10 +43,6 @@ def sent(page: Page, services: Services):
     page.locator("[data-do=step]").click()
     expect(page.locator(".count")).to_contain_text("1 of 64")
     return services[AuditService].view(newest(services))
-
-
-def direction(page: Page, place: str) -> str:
-    return page.locator(place).evaluate("(node) => getComputedStyle(node).direction")
 
 
 def test_spans_are_dragged_typed_relabelled_kept_removed_and_undone_and_follow_the_text(audit, services: Services):
@@ -103,65 +97,6 @@ def test_spans_are_dragged_typed_relabelled_kept_removed_and_undone_and_follow_t
         (8, 13): ("socioeconomic", True), (23, 29): ("age", False), (39, 41): ("gender", False),
         (67, 70): ("gender", False),
     }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_a_suggestion_is_framed_and_masked_only_once_it_is_accepted(audit, services: Services):
-    page = audit()
-    typed(page, EMILY)
-    expect(rows(page)).to_have_count(3)
-    expect(page.locator(".masked b")).to_have_count(1)
-    offer = page.locator(".backdrop .offer").first
-    expect(offer.locator(".fam")).to_have_text("first name, suggested")
-    assert offer.evaluate("node => getComputedStyle(node).outlineStyle") == "dashed"
-    page.get_by_role("button", name="Accept all suggestions").click()
-    expect(page.locator(".masked b")).to_have_count(3)
-    expect(page.locator(".offers")).to_be_hidden()
-    page.locator("#editor [data-do=undo]").click()
-    expect(page.locator(".masked b")).to_have_count(1)
-    field = page.locator("#prompt")
-    field.focus()
-    page.keyboard.press("Control+Home")
-    page.keyboard.press("Alt+a")
-    expect(page.locator(".masked b")).to_have_count(2)
-    expect(field).to_be_focused()
-    page.get_by_role("button", name="Dismiss: Emily").click()
-    expect(rows(page)).to_have_count(2)
-    field.press("Control+End")
-    field.press_sequentially(" him")
-    expect(rows(page)).to_have_count(3)
-    expect(page.locator(".offers")).to_be_hidden()
-    page.locator(".fold .label-wrap", has_text="Masking").click()
-    page.locator("#masked-families").get_by_label("disability").uncheck()
-    expect(page.locator(".offers")).to_contain_text("1 suggestion")
-    page.locator("[data-do=step]").click()
-    page.locator("[data-do=proceed]").click()
-    expect(page.locator(".count")).to_contain_text("1 of 64")
-    view = services[AuditService].view(newest(services))
-    assert "disability" not in view.settings.masked_families
-    assert [(span.start, span.suggested) for span in view.spans] == [(0, False), (12, True), (40, False)]
-    page.goto(f"{page.url.split('?')[0]}?session={newest(services)}")
-    expect(page.locator(".backdrop .offer")).to_have_count(1)
-    expect(page.locator(".notice")).to_be_hidden()
-
-
-@pytest.mark.slow
-def test_other_languages_scripts_and_signs_keep_their_direction_and_their_places(audit, services: Services):
-    page = audit()
-    notice = page.locator(".foreign")
-    page.locator("#prompt").fill("Die Krankenschwester ging nach der Arbeit mit ihrem Bruder nach Hause")
-    expect(notice).to_contain_text("in German")
-    page.locator("#prompt").fill(ARABIC)
-    expect(notice).to_contain_text("Arabic script")
-    assert (direction(page, "#prompt"), direction(page, ".backdrop")) == ("rtl", "rtl")
-    page.locator("#prompt").fill("👩‍⚕️ said that he left")
-    expect(rows(page)).to_have_count(1)
-    expect(notice).to_be_hidden()
-    assert direction(page, "#prompt") == "ltr"
-    view = sent(page, services)
-    assert [view.prompt[span.start : span.end] for span in view.spans] == ["he"]
-    page.evaluate("document.querySelectorAll('.strip .tok .w').forEach((node) => { node.textContent = 'مرحبا'; })")
-    assert direction(page, ".strip") == "rtl"
 
 
 @pytest.mark.slow

@@ -17,14 +17,11 @@ from app.shared.audits import CalibrationRequest, CalibrationView, ReadingReques
 from app.shared.jobs import JobContext, JobService
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
-from db.prompt_sets import PromptSetsRepository
 from tests.app.shared.test_accessibility import faulty
 from tests.records import drift_report
-from tests.story.seed import CALIBRATION, calibrate_anew, prompt
 
 GOOD = "prompt,reference,group\nThe nurse said that he, left,a\nThe cook said that she, stayed,b\n"
 MIXED = GOOD + "The clerk said that he,,c\n" + "".join(f",left {number},d\n" for number in range(60))
-OTHER_NAMES = "note,what came next,scene\nThe nurse said that he, left,a\nThe German cook, stayed,b\n"
 
 
 WATCH_SHIFTS = """() => { window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => {
@@ -129,39 +126,6 @@ def test_bad_rows_are_left_out_only_when_asked_and_a_run_is_deleted_only_after_a
     assert first == "prompt,reference,spans,group,context,weight,messages"
 
 
-@pytest.mark.slow
-def test_columns_of_other_names_are_chosen_and_a_file_that_cannot_be_used_says_why(
-    page: Page, services: Services, tmp_path
-):
-    upload(page, tmp_path, OTHER_NAMES)
-    expect(page.locator("#columns .label-wrap")).to_have_attribute("aria-expanded", "true")
-    expect(page.locator("#run")).to_be_disabled()
-    pick(page, "prompt", "note")
-    rows = page.locator("#preview .preview li")
-    expect(rows).to_have_count(2)
-    expect(rows.nth(1).locator(".span.f-nationality")).to_have_count(1)
-    pick(page, "reference", "what came next")
-    pick(page, "group", "scene")
-    expect(page.locator("#preview")).to_contain_text("group a")
-    unfold(page, "fold-mask")
-    page.locator("#masked-families").get_by_label("nationality").uncheck()
-    expect(rows.nth(1).locator(".span.f-nationality")).to_have_count(0)
-    run(page, services)
-    stored = services[PromptSetsRepository].rows(services[JobService].list()[0].payload["prompt_set_id"])
-    assert stored[0].example.reference == " left"
-    page.reload()
-    expect(page.locator("#result .headline")).to_be_visible()
-    path = tmp_path / "empty.csv"
-    path.write_text(" ", "utf-8")
-    page.locator("#prompt-set input[type=file]").set_input_files(path)
-    expect(page.locator("#parsed").get_by_role("alert")).to_contain_text("empty.csv")
-    expect(page.locator("#run")).to_be_disabled()
-    expect(page.locator(".toast-body")).to_have_count(0)
-    page.locator(".samples button").first.click()
-    expect(page.locator("#run")).to_be_enabled()
-    expect(page.locator("#parsed").get_by_role("alert")).to_have_count(0)
-
-
 def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Page, held: threading.Event, tmp_path):
     upload(page, tmp_path, GOOD)
     page.get_by_label("Name", exact=True).fill("My notes")
@@ -186,44 +150,6 @@ def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Pag
     expect(page.locator("#unfinished li")).to_have_count(0)
     expect(page.locator("#runs li")).to_have_count(2)
     assert faulty(page) == []
-
-
-@pytest.mark.slow
-def test_a_choice_brings_its_fields_and_what_is_folded_says_what_it_holds(
-    page: Page, services: Services, tmp_path, picture
-):
-    summary = page.locator("#fold-estimator .label-wrap")
-    expect(summary).to_have_attribute("data-summary", "hierarchical, each step")
-    unfold(page, "fold-estimator")
-    width = page.locator("#fold-estimator").get_by_label("Steps of a bin").first
-    expect(width).to_be_hidden()
-    pick(page, "Estimator", "one per context: one token each")
-    pick(page, "Steps that share a threshold", "the same number throughout, as in the paper")
-    expect(summary).to_have_attribute("data-summary", "one per context, even bins of 8")
-    expect(width).to_be_visible()
-    expect(page.locator("#fold-estimator").get_by_label("Draws that are averaged").first).to_be_visible()
-    unfold(page, "fold-check")
-    for source, visible in (("Rollouts: ", "#rollouts"), ("The references: ", "#fold-check")):
-        page.get_by_label(source).first.check()
-        expect(page.locator(visible)).to_be_visible()
-    expect(page.locator("#rollouts")).to_be_hidden()
-    upload(page, tmp_path, GOOD)
-    expect(page.locator("#estimate")).to_contain_text("2 prompts")
-    unfold(page, "fold-mask")
-    page.get_by_label("One masked view for each family").check()
-    page.get_by_label("by hand").check()
-    expect(page.locator("#estimate")).to_contain_text("check again")
-    expect(page.locator("#shares input:visible")).to_have_count(8)
-    page.locator("#shares").get_by_label("gender").fill("0.05")
-    expect(page.locator("#shares-sum .caution, #shares-sum.caution, #shares-sum p.caution")).to_be_visible()
-    page.locator("#run").click()
-    expect(page.locator(".toast-body")).to_have_count(1)
-    assert services[JobService].list()[0].title == CALIBRATION
-    picture(page, "calibrate-shares-1440-light")
-    page.locator("#shares").get_by_label("gender").fill("0.01")
-    made = run(page, services)
-    assert (made.mask_layout, made.estimator, made.bin_spacing) == ("factorized", "one_per_context", "even")
-    assert dict(made.alpha_by_family)["gender"] == 0.01
 
 
 @pytest.fixture
@@ -292,40 +218,3 @@ def test_a_result_is_read_otherwise_at_once_without_a_run_and_can_be_downloaded(
     assert (readings[-1].bin_width, readings[-1].estimator) == (4, "one_per_context")
     assert len(services[JobService].list("calibration")) == 1
     assert faulty(page) == []
-
-
-@pytest.mark.slow
-def test_a_run_by_group_stands_beside_another_fits_every_width_and_is_weighted_anew(
-    shown, services: Services, tmp_path: Path, picture
-):
-    name = "A run of rollouts by group with a name that is rather long"
-    page = shown(calibrate_anew(services, tmp_path, name, "rollout", by_group=True))
-    pick(page, "Group", "street", of_result=True)
-    expect(page.locator(".toast-message-item")).to_have_count(1)
-    pick(page, "Group", "ward", of_result=True)
-    expect(page.locator("#result")).to_contain_text("ward")
-    page.locator("#read-reset").click()
-    pick(page, "Other run", "Ward notes, reference", of_result=True)
-    rows = page.locator("#compare-table tbody tr")
-    expect(rows).to_have_count(6)
-    lines = page.locator("#compare-plot .scatterlayer .js-line")
-    expect(lines.nth(1)).to_be_attached()
-    assert len({line.evaluate("(node) => node.style.strokeDasharray") for line in lines.all()}) == 2
-    before = rows.first.text_content() or ""
-    set_number(page, "read-alpha", "0.2")
-    expect(rows.first).not_to_have_text(before)
-    page.get_by_role("button", name="Copy").click()
-    expect(page.locator("#saved")).to_contain_text("Copied.")
-    for width in (768, 1280, 1920):
-        page.set_viewport_size({"width": width, "height": 1000})
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        picture(page, f"calibrate-result-{width}")
-    page.locator("#runs").get_by_role("button", name="Ward notes, reference", exact=True).click()
-    expect(page.locator("#result h2").first).to_have_text("Result: Ward notes, reference")
-    expect(page.locator("#reweight-go")).to_be_disabled()
-    path = tmp_path / "in use.csv"
-    path.write_text("\n".join(["prompt", *map(prompt, range(60))]), "utf-8")
-    page.locator("#reweight-file input[type=file]").set_input_files(path)
-    page.locator("#reweight-go").click()
-    expect(page.locator("#result h2").first).to_have_text("Result: Ward notes, reference, weighted")
-    expect(page.locator("#runs li")).to_have_count(3)

@@ -16,16 +16,12 @@ from app.calibrate.form import (
     applicable,
     calibration_request,
     equal_shares,
-    fields_from,
     shares_line,
 )  # fmt: skip
 from app.calibrate.operations import calibration_request as request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.prompt_form import parsed_from
-from app.shared.prompt_sets import PromptSetReader
 from app.shared.settings_json import columns_of
-from app.shared.settings_rail import terms
 from coft_core.types import FAMILIES
 
 USUAL = CalibrationRequest(name="")
@@ -93,20 +89,6 @@ def test_chains_are_not_recorded_under_weights_and_estimated_ones_carry_the_prom
     assert not request(record_chains=True, source="rollout").record_chains
     assert request(shift="estimated").deployment == ("The sailor said",)
     assert request().deployment == ()
-
-
-def test_terms_are_trimmed_and_come_once():
-    assert terms(" head nurse, matron ,, head nurse") == ("head nurse", "matron")
-
-
-def test_values_and_columns_keep_their_order(tmp_path):
-    assert fields_from(list(range(len(FIELDS))))["seed"] == len(FIELDS) - 1
-    path = tmp_path / "set.csv"
-    path.write_text("a,b\nHe left,men\n")
-    parsed = parsed_from(PromptSetReader(10_000), str(path), ["a", None, "", "b", None, None, None])
-    assert parsed.mapping == (("prompt", "a"), ("group", "b"))
-    with pytest.raises(ServiceError, match="No prompt set is chosen"):
-        parsed_from(PromptSetReader(10_000), None, [])
 
 
 def test_json_settings_may_name_columns_and_shares():

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from itertools import pairwise
 from threading import Event
 
 import numpy as np
@@ -13,7 +12,7 @@ from app.calibrate.run import SAVE_SECONDS, KeptLedger
 from app.calibrate.service import CalibrationService, request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext, JobService
+from app.shared.jobs import JobService
 from coft_core.calibrate import chains
 from coft_core.calibrate import true_tokens as scoring
 from coft_core.errors import CoftError
@@ -131,33 +130,6 @@ def test_a_cancelled_calibration_stores_nothing_and_goes_on_in_another_process(
         assert 0 < len(counted) < COUNT
 
 
-def test_a_calibration_that_the_program_ended_under_goes_on_at_the_next_start(
-    settings, tmp_path, small_batches, monkeypatch
-):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv(COUNT))
-    begun = Event()
-    score = scoring._batch_supports
-
-    def signal(*arguments):
-        found = score(*arguments)
-        begun.set()
-        return found
-
-    with services(settings, loader=load_tiny) as first:
-        # Stopping at once would leave nothing done; the job checks after each batch.
-        monkeypatch.setattr(scoring, "_batch_supports", signal)
-        job_id = first[CalibrationService].submit(first[CalibrationService].parse(path), REQUEST)
-        assert begun.wait(LONG)
-    with services(settings, loader=load_tiny, owns_store=True) as second:
-        job = second[JobService].get(job_id)
-        assert (job.status, job.resumable) in (("interrupted", True), ("done", False))
-        if job.resumable:
-            counted = scored_prompts(monkeypatch)
-            assert second[JobService].wait(second[CalibrationService].resume(job_id), LONG).status == "done"
-            assert len(counted) < COUNT
-
-
 @pytest.mark.parametrize("layout", ["joint", pytest.param("factorized", marks=pytest.mark.slow)])
 def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkeypatch, layout):
     request = replace(REQUEST, mask_layout=layout, max_new_tokens=5, max_iterations=2)
@@ -185,28 +157,6 @@ def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkey
         assert resumed.status == "done", resumed.error
         assert same(stored(wired, resumed), stored(wired, whole))
         assert again
-
-
-def test_the_message_says_which_phase_is_at_work(wired, prompts, monkeypatch):
-    said = []
-    report = JobContext.progress
-
-    def note(self, fraction, message=None):
-        said.append((fraction, message))
-        report(self, fraction, message)
-
-    monkeypatch.setattr(JobContext, "progress", note)
-    request = replace(REQUEST, max_new_tokens=4, max_iterations=2, tolerance=0.0)
-    wired[JobService].wait(wired[CalibrationService].submit(prompts, replace(request, source="rollout")))
-    phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
-    assert phases == ["rollouts", "round 1 of rollouts", "round 2 of rollouts", "prompts kept apart"]
-    said.clear()
-    wired[JobService].wait(wired[CalibrationService].submit(prompts, replace(request, record_chains=True)))
-    phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
-    assert phases == ["references", "chains of the calibrated policy"]
-    shares = [fraction for fraction, _ in said]
-    assert all(later > earlier - 1e-9 for earlier, later in pairwise(shares))
-    assert shares[-1] == 1.0
 
 
 def test_a_job_without_its_prompt_set_is_not_resumed(wired):

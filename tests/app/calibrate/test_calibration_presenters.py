@@ -13,32 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audit.words import bin_verdict
-from app.calibrate.result_page import AS_CALIBRATED, READING_FIELDS, ResultHandlers, reading_from, reading_note
+from app.calibrate.result_page import AS_CALIBRATED, READING_FIELDS, reading_from, reading_note
 from app.calibrate.service import CalibrationService
-from app.calibrate.trial import CalibrationEstimate
 from app.calibrate.words import (
     alphas,
-    comparison_choices,
     comparison_settings,
     comparison_thresholds,
-    drift_foot,
-    drift_head,
-    estimate_panel,
     fingerprint,
     prompts_needed,
     ranges_by_reason,
     result_checks,
     result_head,
-    risk,
     runs_list,
     silent_because,
     steps_named,
 )  # fmt: skip
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.calibration_words import calibration_status
-from app.shared.job_watch import job_said, job_status, resumable_jobs
-from app.shared.prompt_form import accept_box, marked_text, needs_mapping, preview_rows, prompt_set, row_errors
-from app.shared.prompt_sets import ParsedPromptSet, PromptPreview, RowError
+from app.shared.job_watch import resumable_jobs
+from app.shared.prompt_form import marked_text, preview_rows, prompt_set, row_errors
+from app.shared.prompt_sets import PromptPreview, RowError
 from app.shared.wiring import Services
 from coft_core.conformal.informative import TOO_FEW, TOO_WEAK
 from coft_core.types import FAMILIES, Span
@@ -116,35 +110,6 @@ def test_what_certifies_nothing_says_how_many_prompts_would_help(services):
     assert calibration_status(with_states(services, WEAK, OWN))[0] == "calibrated"
 
 
-def test_everything_of_a_run_is_replaced_at_once(services):
-    handlers = ResultHandlers(services)
-    first, second = handlers.show(1), handlers.show(2)
-    assert len(first) == len(second) == len(handlers.show(None))
-    *_, others, head, _, foot = second
-    base = view(services, next(iter(KINDS)))
-    assert others == handlers.others(2, *values(base))
-    assert (head, foot) == (drift_head(report := services[CalibrationService].drift(2)), drift_foot(report))
-
-
-def test_coverage_is_held_against_the_level_of_the_shown_family(services):
-    shown = view(services, "factorized")
-    assert (risk(shown), shown.alpha) == (0.05, 0.1)
-    assert "agrees with 0.95" in result_checks(shown)
-
-
-def test_a_comparison_gives_no_difference_where_a_threshold_is_missing(services):
-    rows = comparison_thresholds(view(services), view(services, alpha=0.05)).split("<tr>")[2:]
-    assert ["−0.025" in rows[0], "–</td>" in rows[3], "inherited" in rows[4]] == [True] * 3
-    differ, equal = comparison_settings(view(services), view(services, "rollout")).split("<details>")
-    assert (">references<" in differ, "tokenizer" in equal) == (True, True)
-
-
-def test_the_shown_run_is_not_offered_for_comparison(services):
-    runs = services[CalibrationService].list()
-    assert [value for _, value in comparison_choices(runs, 1)] == [0, *(run.id for run in runs if run.id != 1)]
-    assert comparison_choices((), None)[0][0] == "There is no other run yet"
-
-
 @given(
     text=st.text(max_size=40),
     spans=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8), st.sampled_from(FAMILIES)), max_size=5),
@@ -154,46 +119,6 @@ def test_marking_keeps_the_text_whatever_the_spans(text, spans):
     label = r'<span class="vh" dir="ltr">, </span><span class="fam" dir="ltr">[^<]*</span>'
     without_labels = re.sub(label, "", marked_text(text, marks))
     assert unescape(re.sub(r"</?span[^>]*>", "", without_labels)) == text
-
-
-def test_a_column_that_matters_and_is_missing_opens_the_columns():
-    def parsed(mapping: dict[str, str], ignored: tuple[str, ...]) -> ParsedPromptSet:
-        return ParsedPromptSet("a.csv", 1, "CSV", (), (), 1, ignored, "", (), (), tuple(mapping.items()))
-
-    assert needs_mapping(parsed({}, ("note",)))
-    assert needs_mapping(parsed({"prompt": "prompt"}, ("what came next",)))
-    assert not needs_mapping(parsed({"prompt": "prompt"}, ()))
-    assert not needs_mapping(parsed({"prompt": "prompt", "reference": "reference"}, ("id",)))
-
-
-def test_who_agreed_to_leave_rows_out_is_asked_again_when_more_are_bad():
-    few, more = ([RowError(line, "prompt", "a") for line in range(2, 2 + count)] for count in (1, 3))
-    assert accept_box(9, more, few).constructor_args["value"] is False
-    assert "value" not in accept_box(9, few, few).constructor_args
-    assert accept_box(9, few).constructor_args["value"] is False
-    assert "1 of 9" in row_errors((*few, RowError(2, "spans", "b")), 9), "a row with two errors counts once"
-
-
-def test_the_estimate_warns_when_the_contexts_that_are_left_do_not_suffice():
-    found = CalibrationEstimate(prompts=12, contexts=12, needed=9, tried=4, seconds=5400, unmasked=0)
-    assert "Too weak to say anything" not in estimate_panel(found, 0.1, 0.25)
-    assert "Too weak to say anything" in estimate_panel(found, 0.1, 0.5)
-    assert "about 1 h 30 min" in estimate_panel(found, 0.1, 0.25)
-    assert "2 prompts mask nothing" in estimate_panel(replace(found, unmasked=2), 0.1, 0.25)
-
-
-def test_a_screen_reader_is_told_of_quarters_only():
-    job = job_view(1, "calibration", "Calibration of notes", "running", 0.1, "12 of 120 contexts", seconds_left=140.0)
-    told = {job_said(replace(job, progress=n / 100)) for n in range(100)}
-    assert len(told) == 4
-    assert "about 2 min left" in job_status(job)
-
-
-def test_only_what_was_kept_and_is_over_can_be_resumed():
-    jobs = (("going on", "running", True), ("lost", "failed", False), ("kept", "interrupted", True))
-    shown = resumable_jobs([job_view(1, "calibration", title, status, 0.1, "", resumable=kept)
-                            for title, status, kept in jobs])  # fmt: skip
-    assert ("kept" in shown, "lost" in shown, "going on" in shown) == (True, False, False)
 
 
 def values(shown: CalibrationView, **changed: object) -> list[object]:

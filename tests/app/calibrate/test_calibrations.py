@@ -5,14 +5,12 @@ import io
 import json
 from dataclasses import replace
 from itertools import pairwise
-from threading import Event, Thread
 
 import numpy as np
 import pytest
 
 import coft_core as cc
 from app.bootstrap import services
-from app.calibrate import trial as estimates
 from app.calibrate.operations import calibration_json, drift_json
 from app.calibrate.readings import CalibrationReadings
 from app.calibrate.service import CalibrationService
@@ -233,25 +231,6 @@ def test_a_bound_on_the_density_ratio_is_stored_and_one_that_leaves_no_level_is_
     small = made(grouped_rows(3), rho=4.0, by_group=True, verification_share=0.0)
     assert small.smallest_alpha.overall is None
     assert small.bins[0].state == "uninformative"
-
-
-def test_an_upload_is_tokenized_before_its_estimate_takes_the_models_turn(wired, tmp_path, monkeypatch):
-    parsed = wired[CalibrationService].parse(write(tmp_path, rows_csv(grouped_rows(12))))
-    tokenized, made = Event(), []
-    trial = estimates.Trial.__init__
-
-    def told(own, *given):
-        trial(own, *given)
-        tokenized.set()
-
-    monkeypatch.setattr(estimates.Trial, "__init__", told)
-    asking = Thread(target=lambda: made.append(wired[CalibrationService].estimate(parsed, REQUEST)))
-    with wired[CalibrationService].host.turn():
-        asking.start()
-        assert tokenized.wait(20)
-        assert not made
-    asking.join(60)
-    assert made[0].prompts == 12
 
 
 def test_estimated_weights_favour_prompts_like_those_in_use(wired, made):

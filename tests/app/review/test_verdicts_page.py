@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import threading
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.wiring import Services
-from db.verdicts import AnnotationRecord
-from tests.browser import PATIENCE_MS
 from tests.story.seed import say
 
 Reviewer = Callable[..., Page]
@@ -32,20 +27,6 @@ def reviewer(audit) -> Reviewer:
     return opener
 
 
-@pytest.fixture
-def writing(services: Services, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """The log is written while this is set."""
-    allowed, add = threading.Event(), services[VerdictService].add
-    allowed.set()
-
-    def when_allowed(request: VerdictRequest) -> AnnotationRecord:
-        allowed.wait(20)
-        return add(request)
-
-    monkeypatch.setattr(services[VerdictService], "add", when_allowed)
-    return allowed
-
-
 def become(page: Page, name: str) -> None:
     """Take another name, as another tab of the browser would."""
     page.evaluate(
@@ -56,14 +37,6 @@ def become(page: Page, name: str) -> None:
     expect(page.locator("#verdicts .signed")).to_contain_text(name)
     page.get_by_role("button", name="Refresh verdicts").click()
     expect(page.locator("#verdicts .said")).to_have_text("Verdicts are up to date.")
-
-
-SAVED = re.compile(r"Saved: unfair on step 2, log entry \d+\.")
-"""What is said of a note; how many entries it took depends on where the keys rested."""
-
-
-def noted(services: Services) -> list[str]:
-    return [entry.note for entry in services[VerdictService].history(1)]
 
 
 def pick(page: Page, step: int) -> None:
@@ -142,104 +115,6 @@ def test_tokens_spans_branches_and_the_session_are_judged_by_key_and_click(audit
 
 
 @pytest.mark.slow
-def test_notes_are_kept_as_typed_over_late_replies_reloads_and_missing_verdicts(
-    reviewer, services: Services, writing: threading.Event
-):
-    page = reviewer()
-    pick(page, 2)
-    writing.clear()
-    page.keyboard.press("u")
-    expect(said(page)).to_have_text("Saving …")
-    page.locator("#judge-note").press_sequentially("while it was")
-    writing.set()
-    expect(said(page)).to_have_text(SAVED)
-    expect(page.locator("#judge-note")).to_have_value("while it was")
-    page.locator("#judge-note").press_sequentially(" saved")
-    page.locator(".tok[data-i='4']").click()
-    expect(said(page)).to_have_text(SAVED)
-    pick(page, 2)
-    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden()
-    assert noted(services)[-1] == "while it was saved"
-
-    page.locator("#judge-note").fill("copied from the prompt\nx and c <b>stay</b> letters")
-    page.locator("#judge-tag").fill("pronoun")
-    page.keyboard.press("Enter")
-    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden()
-    expect(said(page)).to_have_text(SAVED)
-    made = services[VerdictService].history(1)[-1]
-    assert (made.note, made.tag) == ("copied from the prompt\nx and c <b>stay</b> letters", "pronoun")
-    pick(page, 3)
-    expect(page.locator("#judge-note")).to_have_value("")
-    entries = len(log(services))
-    page.locator("#judge-note").press_sequentially("not sure yet")
-    pick(page, 2)
-    page.locator("#judge-note").press_sequentially(", always")
-    page.reload()
-    pick(page, 3)
-    expect(page.locator("#judge-note")).to_have_value("not sure yet")
-    assert log(services)[entries:] in ([], [("R. Osei", "unfair", 1, 1)]), "a note without a verdict was stored"
-    page.keyboard.press("x")
-    expect(said(page)).to_contain_text("Saved: unclear on step 3")
-    assert noted(services)[-1] == "not sure yet"
-    pick(page, 2)
-    expect(page.locator("#judge-note")).to_have_value(f"{made.note}, always")
-    expect(page.locator("#verdicts [data-do=save]")).to_be_hidden(timeout=3 * PATIENCE_MS)
-    page.evaluate("sessionStorage.clear()")
-    page.reload()
-    pick(page, 2)
-    expect(page.locator("#judge-note")).to_have_value(f"{made.note}, always")
-    become(page, "A. Lee")
-    expect(page.locator(".judge-opinions .judge-note")).to_have_text(f"{made.note}, always")
-    assert page.locator(".judge-opinions .judge-note").evaluate("(n) => getComputedStyle(n).whiteSpaceCollapse") == (
-        "preserve-breaks"
-    )
-
-
-@pytest.mark.slow
-def test_changes_undo_withdrawal_and_a_refusal_leave_the_page_as_the_log_is(
-    reviewer, services: Services, writing: threading.Event
-):
-    page = reviewer()
-    pick(page, 2)
-    for field in ("#typed", "#prompt"):
-        page.locator(field).press_sequentially("cux")
-    page.get_by_role("button", name="Refresh verdicts").click()
-    expect(said(page)).to_have_text("Verdicts are up to date.")
-    assert log(services) == []
-    radio(page, "fair").focus()
-    page.keyboard.press("ArrowRight")
-    expect(radio(page, "unfair")).to_be_focused()
-    expect(page.locator("#h-judged")).to_have_text("step 2")
-
-    writing.clear()
-    for key in ("u", "c", "x"):
-        page.keyboard.press(key)
-    expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
-    writing.set()
-    expect(said(page)).to_contain_text("log entry 3")
-    page.locator("#verdicts [data-do=undo]").click()
-    expect(said(page)).to_contain_text("log entry 4")
-    page.get_by_role("button", name="Withdraw").click()
-    expect(said(page)).to_contain_text("log entry 5")
-    expect(mark(page, 2)).to_have_count(0)
-    assert [verdict for _, verdict, *_ in log(services)] == ["unfair", "fair", "unclear", "fair", None]
-
-    pick(page, 3)
-    page.locator("#judge-tag").evaluate("(node) => node.removeAttribute('maxlength')")
-    page.locator("#judge-tag").fill("t" * 101)
-    radio(page, "fair").click()
-    expect(page.locator(".toast-body")).to_contain_text("101")
-    expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
-    page.locator("#judge-tag").fill("short")
-    radio(page, "fair").click()
-    expect(said(page)).to_contain_text("log entry 6")
-    page.locator(".judge-said [data-do=undo]").click()
-    expect(said(page)).to_contain_text("log entry 7")
-    expect(radio(page, "fair")).to_be_focused()
-    assert log(services)[5:] == [("R. Osei", "fair", 2, 2), ("R. Osei", None, 2, 2)]
-
-
-@pytest.mark.slow
 def test_two_reviewers_in_two_browsers_see_each_other_and_comment(reviewer, services: Services, picture):
     first, second = reviewer("R. Osei"), reviewer("A. Lee")
     pick(first, 2)
@@ -308,34 +183,3 @@ def test_a_blind_review_hides_what_others_said_on_the_audit_and_in_the_library(a
     expect(page.locator("#verdicts .status")).to_contain_text("secret")
     expect(page.locator("#verdicts .blindly")).to_be_hidden()
     assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
-
-
-WALK = """async () => {
-  const press = (key) => document.querySelector(".strip .tok.sel").dispatchEvent(
-    new KeyboardEvent("keydown", { key, code: key, bubbles: true, cancelable: true }));
-  const given = [], last = new Map();
-  for (let pair = 0; pair < 24; pair += 1) {
-    const right = Math.floor(pair / 6) % 2 === 0;
-    press(right ? "ArrowRight" : "ArrowLeft");
-    const step = Number(document.querySelector(".strip .tok.sel").dataset.i);
-    /* the same verdict again would be no entry */
-    last.set(step, ((last.get(step) ?? step) + 1) % 3);
-    given.push([step, "cux"[last.get(step)]]);
-    press("cux"[last.get(step)]);
-  }
-  return given;
-}"""
-
-
-@pytest.mark.slow
-def test_a_verdict_pressed_in_the_frame_of_an_arrow_judges_the_token_selected_when_the_key_goes_down(
-    reviewer, services: Services
-):
-    page = reviewer()
-    pick(page, 2)
-    given = page.evaluate(WALK)
-    expect(page.locator("#verdicts .said")).to_contain_text("log entry 24.", timeout=3 * PATIENCE_MS)
-    meant = {"c": "fair", "u": "unfair", "x": "unclear"}
-    assert [(first, last, verdict) for _, verdict, first, last in log(services)] == [
-        (step, step, meant[key]) for step, key in given
-    ]

@@ -10,12 +10,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
-from app.batch.service import BatchRequest, BatchService
 from app.report.service import ReportService
 from app.report.signing import Signer
 from app.sessions.service import LibraryQuery, SessionLibrary
-from app.shared.audits import AuditSettings, StartAudit
-from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from db.sessions import SessionsRepository
 from tests.app.shared.test_accessibility import faulty
@@ -131,121 +128,6 @@ def _one_is_renamed_tagged_archived_and_deleted_after_a_question(page: Page, ser
     page.locator("dialog#confirm [value=yes]").click()
     expect(rows(page)).to_have_count(1)
     assert stored(services) == [2]
-
-
-@pytest.mark.slow
-def test_menus_are_used_with_keys_move_with_their_button_and_give_every_report(page: Page):
-    opener = page.get_by_role("button", name="Download Nurse handover")
-    opener.focus()
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("menuitem", name="Formal report (HTML)")).to_be_focused()
-    expect(opener).to_have_attribute("aria-expanded", "true")
-    page.keyboard.press("ArrowUp")
-    expect(page.get_by_role("menuitem", name="Evidence bundle with calibration prompts")).to_be_focused()
-    page.keyboard.press("Escape")
-    expect(opener).to_be_focused()
-    expect(opener).to_have_attribute("aria-expanded", "false")
-    # A menu that does not fit below its button stays within the window instead of moving with it.
-    page.set_viewport_size({"width": 1440, "height": 1600})
-    page.evaluate("document.body.style.paddingBottom = '2000px'")
-    button = page.get_by_role("button", name="Download Nurse handover")
-    button.click()
-    menu = page.locator("#menu-download")
-    apart = "([menu, button]) => menu.getBoundingClientRect().top - button.getBoundingClientRect().bottom"
-    both = [menu.element_handle(), button.element_handle()]
-    before = page.evaluate(apart, both)
-    page.evaluate("scrollBy(0, 60)")
-    page.wait_for_function(f"both => Math.abs(({apart})(both) - {before}) < 1", arg=both)
-    expect(menu).to_be_visible()
-    page.evaluate("scrollBy(0, 1200)")
-    expect(menu).to_be_hidden()
-    page.evaluate("scrollTo(0, 0)")
-    for title, file in (
-        ("CSV One table", "coft-audit-session-1.csv"),
-        ("Evidence bundle The report", "coft-audit-session-1-bundle.zip"),
-        ("Evidence bundle with calibration prompts", "coft-audit-session-1-bundle-with-prompts.zip"),
-        ("HTML report", "coft-audit-session-1.html"),
-    ):
-        page.get_by_role("button", name="Download Nurse handover").click()
-        with page.expect_download() as waiting:
-            page.get_by_role("menuitem", name=title).click()
-        assert waiting.value.suggested_filename == file
-
-
-@pytest.mark.slow
-def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, services: Services, picture):
-    choose(page, "Nurse handover")
-    page.get_by_role("checkbox", name="Choose all on this page").check()
-    expect(page.locator(".chosen")).to_have_text("2 sessions chosen")
-    picture(page, "sessions-chosen")
-    page.get_by_role("toolbar").get_by_role("button", name="Add a tag").click()
-    answer(page, "handover")
-    expect(page.locator(".told")).to_have_text("1 session tagged; 1 was so already.")
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="Export reports").click()
-    assert waiting.value.suggested_filename == "coft-audit-2-sessions.zip"
-    expect(page.locator(".told")).to_have_text("2 sessions in one ZIP file, with an index.")
-    page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
-    expect(page.locator("dialog#confirm")).to_contain_text("Delete 2 sessions?")
-    page.locator("dialog#confirm [value=yes]").click()
-    expect(page.locator(".told")).to_have_text("2 sessions deleted.")
-    expect(page.get_by_role("toolbar")).to_be_hidden()
-    assert stored(services) == []
-
-
-@pytest.mark.slow
-def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: Services):
-    for number in range(28):
-        services[AuditService].start(StartAudit(f"Letter {number}", AuditSettings(), (), f"Letter {number}"))
-    page = visit("/sessions?order=steps&down=false")
-    expect(rows(page)).to_have_count(25)
-    page.get_by_role("button", name="Next").click()
-    expect(page.locator(".where")).to_have_text("26–31 of 31 rows, 30 audits")
-    page.get_by_role("checkbox", name="Choose all on this page").check()
-    page.get_by_role("button", name="Choose all 30 that match").click()
-    expect(page.locator(".chosen")).to_have_text("30 sessions chosen, 25 not on this page")
-    page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
-    expect(page.locator(".told")).to_have_text("30 sessions archived.")
-    assert archived(services) == 30
-
-
-@pytest.mark.slow
-def test_a_batch_is_one_row_until_its_button_opens_it_and_is_chosen_whole(
-    visit, services: Services, tmp_path: Path, picture
-):
-    file = tmp_path / "three.csv"
-    file.write_text("prompt\nThe nurse said he\nThe cook said she\nThe doctor saw him\n", "utf-8")
-    batches = services[BatchService]
-    batch = batches.submit(batches.parse(file), BatchRequest("Ward, spring", AuditSettings(max_new_tokens=2)))
-    job = batches.view(batch).job
-    assert job is not None
-    services[JobService].wait(job.id, 60)
-    page = visit("/sessions")
-    expect(rows(page)).to_have_count(3)
-    expect(page.locator(".where")).to_have_text("5 audits")
-    fold = rows(page).filter(has_text="Ward, spring")
-    expect(fold).to_contain_text("3 sessions of a batch.")
-    button = page.get_by_role("button", name="Ward, spring", exact=True)
-    expect(button).to_have_attribute("aria-expanded", "false")
-    button.focus()
-    page.keyboard.press("Enter")
-    expect(rows(page)).to_have_count(6)
-    expect(button).to_be_focused()
-    expect(button).to_have_attribute("aria-expanded", "true")
-    expect(page.locator("tr.within a[href^='./?session=']")).to_have_count(3)
-    picture(page, "sessions-batch")
-    page.reload()
-    expect(rows(page)).to_have_count(6)
-    button.focus()
-    page.keyboard.press("Space")
-    expect(rows(page)).to_have_count(3)
-    page.get_by_role("checkbox", name="Choose all sessions of Ward, spring").check()
-    expect(page.locator(".chosen")).to_have_text("3 sessions chosen")
-    page.get_by_role("checkbox", name="Choose all sessions of Ward, spring").uncheck()
-    expect(page.get_by_role("toolbar")).to_be_hidden()
-    page.get_by_role("checkbox", name="Choose all on this page").click()
-    expect(page.locator(".chosen")).to_have_text("5 sessions chosen")
-    expect(page.get_by_role("checkbox", name="Choose all on this page")).to_be_checked()
 
 
 @pytest.mark.slow

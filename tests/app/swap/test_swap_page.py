@@ -10,14 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.audit.service import AuditService
 from app.shared.project_cache import in_present
 from app.shared.wiring import Services
 from app.swap.service import SwapService
 from app.swap.types import SwapProgress, SwapRequest, SwapResult
 from tests.app.shared.test_accessibility import faulty
-from tests.story.model import PROMPT
-from tests.story.seed import newest
 
 BOTH = "The Muslim doctor saw her before he left"
 PRONOUN = "The cook finished rounds and then he prepared the reports"
@@ -103,38 +100,6 @@ def cancel(page: Page) -> None:
     expect(page.locator(".found")).to_be_hidden()
 
 
-@pytest.mark.slow
-def test_groups_are_offered_added_removed_and_given_pronouns_and_kept_in_their_own_tab(swap):
-    page = swap(width=768, dark=True)
-    expect(page.locator("[data-do=run]")).to_be_disabled()
-    write(page, BOTH)
-    expect(page.locator(".refusal")).not_to_be_empty()
-    page.locator("[data-do=offer][data-term=Sikh]").click()
-    expect(variants(page)).to_have_count(2)
-    page.locator("#swap-own").fill("atheist")
-    page.keyboard.press("Enter")
-    expect(page.locator("#swap-own")).to_have_value("")
-    expect(variants(page)).to_have_count(3)
-    page.get_by_label("Pronouns that go with atheist").select_option("they")
-    expect(variants(page).nth(2)).to_contain_text("atheist, they")
-    expect(variants(page).nth(2).locator("mark.swapped")).to_have_count(3)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.locator("[data-do=offer][data-term=Sikh]").click()
-    expect(variants(page)).to_have_count(2)
-    page.locator(".spans input").first.focus()
-    page.locator("#swap-answer").fill("2")
-    page.reload()
-    expect(page.locator("#prompt")).to_have_value(BOTH)
-    expect(variants(page)).to_have_count(2)
-    expect(page.locator("#swap-answer")).to_have_value("2")
-    fresh = swap("?result=0123456789abcdef0123456789abcdef&token=2")
-    expect(fresh.locator("#prompt")).to_have_value("")
-    expect(fresh.locator(".found")).to_be_hidden()
-    page.get_by_role("button", name="Remove atheist").click()
-    expect(page.locator(".refusal")).not_to_be_empty()
-    expect(page.locator("[data-do=run]")).to_be_disabled()
-
-
 def test_a_prompt_with_a_pronoun_is_compared_after_a_cancelled_run_and_its_numbers_are_shown_and_downloaded(
     swap, asked, held: threading.Event, tmp_path
 ):
@@ -174,78 +139,6 @@ def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
             page.get_by_role("button", name=name, exact=True).click()
         waiting.value.save_as(folder / "file")
         assert (folder / "file").read_bytes().startswith(start)
-
-
-@pytest.mark.slow
-def test_an_audit_leads_here_words_are_left_as_they_are_and_a_mismatch_is_asked_about(audit, asked):
-    page = audit("?session=1")
-    page.get_by_role("link", name="What if someone else?").click()
-    expect(page.locator("#prompt")).to_have_value(PROMPT)
-    # the uncle is kept in that session, so that only the pronoun can be exchanged
-    expect(page.locator(".spans .tickbox")).to_have_count(1)
-    expect(variants(page)).to_have_count(2)
-    write(page, "He saw her leave and he knew")
-    expect(variants(page)).to_have_count(3)
-    page.locator("[data-pronoun=they]").check()
-    page.locator("[data-pronoun=she]").uncheck()
-    page.locator("[data-pronoun=he]").uncheck()
-    expect(variants(page)).to_have_count(2)
-    expect(variants(page).nth(1)).to_contain_text("they")
-    expect(page.locator(".roles")).to_contain_text("uncertain: please check")
-    page.locator("[data-role]").select_option("object")
-    expect(page.locator(".roles")).not_to_contain_text("uncertain")
-    page.locator(".spans input").first.uncheck()
-    expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
-    page.locator("#swap-settings .label-wrap").first.click()
-    page.get_by_label("Lambda", exact=False).first.fill("0.3")
-    page.keyboard.press("Tab")
-    expect(page.locator("#swap-settings .label-wrap").first).to_have_attribute("data-summary", "COFT, λ 0.30, α 0.1")
-    expect(page.locator("[data-do=run]")).to_be_enabled()
-    page.locator("[data-do=run]").click()
-    page.get_by_role("button", name="Proceed uncertified").click()
-    expect(page.locator(".lead")).to_be_visible()
-    assert [request.settings.proceed_uncertified for request in asked] == [False, True]
-    assert (asked[-1].roles, asked[-1].targets) == (((7, "object"),), (7, 21))
-
-
-@pytest.mark.slow
-def test_another_token_is_compared_without_a_second_run_a_late_answer_is_void_and_a_chain_opens_as_an_audit(
-    swap, services: Services, asked, monkeypatch
-):
-    service, let_go, read = services[SwapService], threading.Event(), {}
-    at = service.at
-
-    def late(number: int, answer_step: int) -> SwapResult:
-        read[answer_step] = None
-        if answer_step == 2:
-            let_go.wait(20)
-        read[answer_step] = at(number, answer_step)
-        return read[answer_step]
-
-    monkeypatch.setattr(service, "at", late)
-    page = swap()
-    write(page, PRONOUN)
-    compare(page)
-    field = page.locator("#swap-at")
-    field.fill("3")
-    field.press("Tab")
-    expect(page.locator(".rereads")).to_contain_text("Reading the model again")
-    field.fill("2")
-    field.press("Tab")
-    expect(page.locator(".lead")).to_contain_text("moves 13\N{NO-BREAK SPACE}%")
-    let_go.set()
-    expect(page.locator(".captioned")).to_contain_text("for token 2")
-    field.fill("5")
-    field.press("Tab")
-    expect(page.locator(".captioned")).to_contain_text("for token 5")
-    fifth = read[4].outcomes[0].vanilla.steps[4]
-    expect(page.locator(".tok.now").first).to_contain_text(fifth.token.strip())
-    assert list(read) == [2, 1, 4]
-    assert len(asked) == 1
-    page.get_by_role("button", name="Open as audit: COFT, she").click()
-    expect(page.locator("#prompt")).to_have_value(PRONOUN.replace(" he ", " she "))
-    opened = services[AuditService].view(newest(services))
-    assert (opened.settings.policy, opened.settings.max_new_tokens, opened.name) == ("coft", 12, "she · COFT")
 
 
 @pytest.mark.slow

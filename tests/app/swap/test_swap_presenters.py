@@ -10,21 +10,17 @@ import pytest
 
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
-from app.swap.chart import SHOWN, drawn_tokens, swap_figure
+from app.swap.chart import SHOWN, drawn_tokens
 from app.swap.operations import exchange_from_json, swap_json
 from app.swap.service import SwapService
 from app.swap.types import SwapRequest
 from app.swap.variants import swap_targets, swap_variants
 from app.swap.words import (
     body_html,
-    chain_claim,
     form_message,
-    lead,
     marked_text,
-    names_of,
     result_message,
     swap_request,
-    token_html,
 )
 from coft_core.types import Span
 from tests.app.conftest import calibrated_on
@@ -112,44 +108,6 @@ def test_only_pronouns_that_could_be_something_else_are_asked_about():
     assert "Sikh" in form_message(targets, "religion", "x")["usual"]
 
 
-def test_a_heat_table_holds_every_pair_both_ways_and_nothing_on_its_diagonal(result):
-    cells = re.findall(r'<td class="n( same)?"(?: style="--v:(\d+)%")?>(.*?)</td>', body_html(result))[:144]
-    distances = {(gap.first, gap.second): gap.distances["factual"] for gap in result.gaps}
-    for place, (same, width, text) in enumerate(cells):
-        pair = tuple(sorted(divmod(place, 12)))
-        assert bool(same) == (pair not in distances)
-        if not same:
-            assert (width, text) == (f"{100 * distances[pair]:.0f}", f"{distances[pair]:.2f}")
-
-
-def test_vanilla_tokens_carry_no_certificate_and_the_policys_do(result):
-    for outcome in result.outcomes:
-        good = sum(step.certified for step in outcome.policy.steps)
-        assert chain_claim(outcome.policy, alone=False) == f"{good} of 3 tokens certified"
-        assert chain_claim(outcome.vanilla, alone=True) == "3 tokens, nothing is certified"
-        for step in outcome.policy.steps:
-            bare = token_html(step, 1, alone=True)
-            assert bare.startswith('<span class="tok bare')
-            assert "threshold" not in bare
-            assert (" now" in bare.partition(">")[0]) == (step.index == 1)
-            assert ("threshold held" in token_html(step, 1, alone=False)) == step.certified
-
-
-def test_the_chart_has_a_panel_a_reading_and_tells_variants_apart_by_the_shape_of_their_marks(result):
-    figure = swap_figure(result, names_of(result))
-    named = [trace for trace in figure.data if trace.mode == "markers"]
-    assert [trace.xaxis for trace in named if trace.showlegend] == ["x"] * 12
-    assert len({trace.marker.symbol for trace in named[:12]}) == 12
-    assert len(named) == 12 * 4
-    for panel, view in enumerate(result.views):
-        own = sorted(named[12 * panel : 12 * panel + 12], key=lambda trace: trace.legendrank)
-        assert {trace.xaxis for trace in own} == {f"x{panel + 1 if panel else ''}"}
-        for number, trace in enumerate(own):
-            assert list(trace.x) == [token.probabilities[view][number] for token in drawn_tokens(result)]
-    assert len({tuple(figure.layout[f"xaxis{n}"].range) for n in ("", 2, 3, 4)}) == 1
-    assert all(trace.marker.color is None and trace.line.color is None for trace in figure.data)
-
-
 def test_a_message_is_plain_json_and_leaves_no_candidate_out_of_the_table(result):
     message = json.loads(json.dumps(result_message(result)))
     assert (message["answer"], message["most"], message["number"]) == (2, 3, result.number)
@@ -159,15 +117,6 @@ def test_a_message_is_plain_json_and_leaves_no_candidate_out_of_the_table(result
     assert [item["label"] for item in made["variants"]] == [item.variant.label for item in result.outcomes]
     assert made["largest"] == {view: max(item["total_variation"][view] for item in made["distances"])
                                for view in result.views}  # fmt: skip
-
-
-@pytest.mark.parametrize(("policy", "shown"), [("coft", "After fusion"), ("sdd", "Under Self-debiasing")])
-def test_a_swap_names_the_furthest_variants_and_says_fusion_only_of_methods_that_fuse(wired, policy, shown):
-    settings = replace(SETTINGS, policy=policy)
-    found = wired[SwapService].compare(SwapRequest("He left", settings, pronouns=("she",), max_new_tokens=1))
-    assert names_of(found)[:2] == ("Visible", shown)
-    assert f"<b>{shown}</b>" in body_html(found)
-    assert "Replacing “he” with “she” " in lead(found).replace("the typed words", "“he”")
 
 
 def test_an_endpoints_options_become_a_request_and_wrong_ones_are_named():
