@@ -21,7 +21,7 @@ from db.jobs import JobsRepository, jobs
 from db.prompt_sets import PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.tables import METADATA, change_row
-from db.types import ConflictError, StoreError, UnstorableValueError, escape_text, unescape_text
+from db.types import StoreError, UnstorableValueError, escape_text, unescape_text
 from tests.db.conftest import new_session, new_step
 
 
@@ -96,36 +96,10 @@ def test_a_closed_store_says_so(store_url):
         JobsRepository(database).list()
 
 
-def test_what_was_stored_is_there_after_reopening(store_url):
-    with Database(store_url) as database:
-        job = JobsRepository(database).add("calibrate", "title", {"a": [1, None]})
-    with Database(store_url) as database:
-        assert JobsRepository(database).get(job.id) == job
-
-
-def test_an_error_inside_a_session_undoes_all_of_it(database):
-    session_id = SessionsRepository(database).create(new_session()).id
-
-    def change_and_fail():
-        with database.writing() as session:
-            session.execute(text("UPDATE audit_sessions SET name = 'changed'"))
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        change_and_fail()
-    assert SessionsRepository(database).get(session_id).name == "Night shift"
-
-
 def test_a_reading_session_cannot_write_and_the_next_session_can(database):
     with pytest.raises(StoreError, match=r"readonly|read-only"), database.reading() as session:
         session.execute(text("DELETE FROM jobs"))
     assert JobsRepository(database).add("calibrate", "title").status == "queued"
-
-
-def test_broken_constraints_are_conflicts(database):
-    nowhere = "INSERT INTO branches (session_id, path, name, created_at) VALUES (404, '0', '', '2026-01-01 00:00:00')"
-    with pytest.raises(ConflictError, match="refused"), database.writing() as session:
-        session.execute(text(nowhere))
 
 
 def test_where_all_of_a_file_is_read_an_intact_one_is_opened_and_a_damaged_one_refused(sqlite_url, tmp_path):
@@ -236,12 +210,8 @@ def test_escaping_is_reversible_and_leaves_text_that_every_database_takes(value)
     stored = escape_text(value)
     assert unescape_text(stored) == value
     assert "\x00" not in stored
+    assert (stored == value) is not any(odd in value for odd in "\x00\x10")
     stored.encode("utf-8")
-
-
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00\x10")))
-def test_ordinary_text_is_stored_as_it_is(value):
-    assert escape_text(value) == value
 
 
 def test_hostile_text_survives_in_every_text_column_of_a_step(database):

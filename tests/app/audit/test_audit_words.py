@@ -14,7 +14,7 @@ from app.audit.words import (
     beside_message,
     branch_tree,
 )
-from app.shared.step_words import shapes, step_card
+from app.shared.step_words import step_card
 from coft_core.types import FamilyStep
 from db.chains import BranchOutline
 from tests.records import make_step
@@ -55,14 +55,6 @@ def test_a_fallback_or_a_forced_token_is_never_called_certified_even_if_flagged_
     assert card["v"][0] == "You forced a token that is not certified:"
     assert "masked 0.050 is under τ 0.06" in card["v"][1]
     assert card["k"] == ["pin", "tri"]
-
-
-def test_sensitive_begins_at_one_half_in_both_directions():
-    for ratio, sensitive in ((0.5, True), (-0.5, True), (0.499, False), (-0.499, False)):
-        step = make_step(2, " filed")
-        step = replace(step, diagnostics=replace(step.diagnostics, log_ratio=ratio))
-        assert ("sensitive" in shapes(step)) is sensitive
-        assert step_card(step)["n"] is (ratio < 0)
 
 
 @pytest.mark.parametrize("masked", [("he",), ("he", "his"), tuple("abcde")], ids=len)
