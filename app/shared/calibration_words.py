@@ -118,13 +118,13 @@ def misfit_lines(fit: SettingsFit) -> list[str]:
         if name == "certified_in":
             return [
                 f"Made for tokens that are certified in {READINGS.get(calibrated, calibrated)}; this method certifies "
-                f"in {READINGS.get(used, used)}, so the calibration belongs to another policy, and Start will ask."
+                f"in {READINGS.get(used, used)}, so the calibration belongs to another policy, and Run will ask."
             ]
     differs = [difference_text(*item) for item in fit.differences]
     if not differs:
         return list(fit.notes)
     return [
-        f"Made with other settings, so it belongs to another policy, and Start will ask: {'; '.join(differs)}.",
+        f"Made with other settings, so it belongs to another policy, and Run will ask: {'; '.join(differs)}.",
         *fit.notes,
     ]
 

@@ -578,7 +578,7 @@ export const editor = {
       detect();
     } else if (before.look !== look && state.detected) preview();
   },
-  /* what Start needs, once the shown spans belong to the shown text */
+  /* what a run needs, once the shown spans belong to the shown text */
   ready() {
     const answer = () => ({ prompt: state.text, spans: wire(state.spans) });
     if (!state.text.trim()) return Promise.resolve({ prompt: state.text, spans: null });

@@ -1,5 +1,5 @@
 /* Lists of stored things: what is asked for stands in the address, so that a view is kept as a link. */
-import { confirm, draw, expose, options, pausing } from "./core.js";
+import { confirm, draw, expose, options, pausing, put } from "./core.js";
 
 const PAUSE = 250;
 /* what only arranges a list, and leaves nothing out of it */
@@ -39,6 +39,14 @@ export const asked = {
 /* a list that a form asks for: what is asked for, its fields, its menus that the answer fills, sorting and leafing */
 export const listing = (root, usual, { menus, refresh, results }) => {
   const form = root.querySelector(".filters"), { text } = form.elements;
+  const fold = form.querySelector("details");
+  let shown = 0;
+  /* filters that leave something out are in sight, until their reader folds them */
+  const unfold = (set) => {
+    if (set > shown) fold.open = true;
+    shown = set;
+    put(fold.querySelector(".set"), set ? `${set} set` : "");
+  };
   const list = {
     query: { ...usual },
     show() {
@@ -52,7 +60,9 @@ export const listing = (root, usual, { menus, refresh, results }) => {
         query[name] = usual[name];
         field.value = String(usual[name]);
       }
-      form.querySelector("[data-do=reset]").disabled = Object.keys(usual).every((name) => ARRANGED.includes(name) || list.query[name] === usual[name]);
+      const set = Object.keys(usual).filter((name) => !ARRANGED.includes(name) && list.query[name] !== usual[name]);
+      form.querySelector("[data-do=reset]").disabled = !set.length;
+      if (fold) unfold(set.filter((name) => name !== "text").length);
     },
     look(changes) {
       list.settle();

@@ -189,7 +189,7 @@ const ANSWERS = {
   /* another session's prompt, spans and settings, to be changed and started */
   draft(message) {
     loadPrompt(message);
-    notice(["A copy of a session: change what you like; Start begins a new one.", ...message.notes].join(" "));
+    notice(["A copy of a session: change what you like; Run begins a new one.", ...message.notes].join(" "));
     idle();
     opened(message);
   },
@@ -252,7 +252,7 @@ const compare = () => {
   state.touched = touched;
   const lead = state.restored ? "What you had changed before the page was reloaded is here again." : "The prompt or the settings changed.";
   if (!touched) notice();
-  else notice(`${lead} Start begins a new audit with them; this one stays in the Library.`, revert(state.restored ? "Discard" : "Back to this audit"));
+  else notice(`${lead} Run begins a new audit with them; this one stays in the Library.`, revert(state.restored ? "Discard" : "Back to this audit"));
   controls.show();
 };
 /* the first answer of the server is the ground on which what was kept is laid; what was typed meanwhile stays */

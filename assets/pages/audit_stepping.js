@@ -33,7 +33,6 @@ export const controls = {
       until: stopped || fresh, pause: !now.running || now.pausing, overhead: now.busy !== null || now.touched, report: !open || now.cards.length === 0,
     };
     for (const [name, off] of Object.entries(disabled)) part(`[data-do=${name}]`).disabled = off;
-    put(part(".word"), fresh ? "Start" : "Run");
     const count = open ? `${now.cards.length} of ${now.total} steps` : "";
     put(part(".count"), now.finished && !now.touched ? `${count} · ${now.finished}` : count);
     put(part(".stopped"), now.why);

@@ -163,7 +163,7 @@ def test_an_audit_that_certifies_nothing_is_started_knowingly_and_looks_so(audit
     assert services[AuditService].view(newest(services)).settings.proceed_uncertified
     page.locator("#calibration input").click()
     page.get_by_role("option", name="None: audit without certificate").click()
-    expect(page.locator("[data-do=go] .word")).to_have_text("Start")
+    expect(page.locator(".notice")).to_contain_text("Run begins a new audit")
     page.locator("[data-do=step]").click()
     expect(page.locator("#transcript .cautions")).to_contain_text("Uncertified: no calibration.")
     expect(page.locator(".cand .tick")).to_have_count(0)
