@@ -53,9 +53,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def finite(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Numbers for those who read strict JSON; what is not finite is null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in numbers.items()
-    }
+def finite(value: Any) -> Any:
+    """The same for those who read strict JSON; what is not finite is null."""
+    if isinstance(value, dict):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from app.batch.impact import NUMBER, OutcomeRule, Outcomes, impact_table, outcomes_of, scores_of
 from app.batch.service import BatchView
-from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable
+from app.shared.formal_reports import AuditedBatch, RateTable
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ def _rates(kind: Literal["selection", "scoring"], outcomes: Outcomes, rule: Rate
     table = impact_table(outcomes.pairs, rule.exclude_small)
     return RateTable(
         kind=kind,
-        rows=tuple(
-            GroupRate(row.group, row.total, row.selected, row.rate, row.low, row.high, row.ratio, row.small)
-            for row in table.rows
-        ),
+        rows=table.rows,
         unknown=table.unknown,
         undecided=len(outcomes.undecided) + len(outcomes.unanswered),
         unfinished=len(outcomes.unfinished),

@@ -20,6 +20,7 @@ from scipy.stats.contingency import relative_risk
 from app.shared.answers import answered, expression, found, phrases
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
+from app.shared.formal_reports import ImpactRow
 from app.shared.format import plural
 from app.shared.prompt_rows import BatchRowView
 from coft_core.conformal.coverage import clopper_pearson
@@ -127,30 +128,6 @@ def _score(pattern: regex.Pattern[str], row: BatchRowView) -> float | None:
 
 SMALL_SHARE = 0.02
 """Groups below this share of the data may be left out of the ratios."""
-FOUR_FIFTHS = 0.8
-"""Ratios below this are a common sign of adverse impact (29 CFR 1607.4 D); Local Law 144 itself sets no limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImpactRow:
-    """One group."""
-
-    group: str
-    total: int
-    selected: int
-    share: float
-    rate: float
-    low: float
-    high: float
-    ratio: float | None
-    reference: bool
-    small: bool
-    note: str
-
-    @property
-    def below_four_fifths(self) -> bool:
-        """Whether the ratio is under four fifths."""
-        return self.ratio is not None and self.ratio < FOUR_FIFTHS
 
 
 @dataclass(frozen=True, slots=True)

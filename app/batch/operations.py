@@ -12,7 +12,7 @@ from app.audit.operations import DecodingOptions
 from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
-from app.report.service import FORMAL, INSPECT, SUFFIXES, ReportService
+from app.report.service import EXPORTS, FORMAL, INSPECT, ReportService
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes, write_text
@@ -307,7 +307,7 @@ def formal_batch_report(
         The file.
     """
     content = _formal(wired, batch_id, kind, Statement(auditor, question, language), rule or RatesRule())
-    return write_bytes(folder / f"coft-audit-batch-{batch_id}{SUFFIXES[kind]}", content)
+    return write_bytes(folder / f"coft-audit-batch-{batch_id}{EXPORTS[kind].suffix}", content)
 
 
 @command("batch report")

@@ -31,7 +31,7 @@ from app.batch.words import (
 )
 from app.calibrate.service import CalibrationService
 from app.report.panel import place_downloads
-from app.report.service import SUFFIXES, ReportService
+from app.report.service import EXPORTS, ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.charts import plain_layout
 from app.shared.components import chart, hint, markup, place
@@ -313,7 +313,7 @@ class BatchHandlers:
         batch, kind = audited_batch(self._batches.view(int(event.batch)), rates_rule(event.rule)), str(event.kind)
         statement = Statement(str(event.auditor), str(event.question), str(event.language))
         content = self._reports.formal_batch(batch, statement, kind)
-        return str(write_bytes(self._file(batch.id, SUFFIXES[kind]), content))
+        return str(write_bytes(self._file(batch.id, EXPORTS[kind].suffix), content))
 
     def _file(self, batch_id: int, suffix: str) -> Path:
         return Path(self._folder.name) / f"coft-audit-batch-{batch_id}{suffix}"

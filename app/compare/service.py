@@ -108,11 +108,6 @@ class ComparisonService:
         self._measured = services[ComparisonsRepository]
         self._stops: defaultdict[InProject, set[Event]] = defaultdict(set)
 
-    @classmethod
-    def wired(cls, services: Services) -> ComparisonService:
-        """Built from the program's services."""
-        return cls(services)
-
     def compare(self, session_ids: Sequence[int], branch_ids: Sequence[int | None] = ()) -> Comparison:
         """Compare the chains of sessions, the others with the first; needs no model."""
         if not 2 <= len(session_ids) <= MOST_CHAINS:

@@ -156,11 +156,6 @@ class SetComparisonService:
         self._comparisons, self._batches = services[ComparisonsRepository], services[BatchesRepository]
         self._prompt_sets, self._running = services[PromptSetsRepository], services[BatchService]
 
-    @classmethod
-    def wired(cls, services: Services) -> SetComparisonService:
-        """Built from the program's services."""
-        return cls(services)
-
     def submit(self, prompts: ParsedPromptSet, request: SetRequest) -> int:
         """Store the prompts and a batch for each column, start them one after another, and return the id."""
         columns = checked_columns(request.columns)

@@ -15,7 +15,7 @@ from app.evaluate.service import EvaluationService
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.operations import Json, checked, record
-from app.shared.policies import parameter_values, policy_info
+from app.shared.settings_json import settings_from_json
 from app.shared.terminal import pairs
 from app.shared.wiring import Services
 from coft_core.suites.base import Encoding
@@ -73,12 +73,8 @@ def _method(given: Any) -> EvaluationMethod:
         return given
     if not isinstance(given, dict):
         raise ServiceError(f"A method must be a short name or an object with label and settings, not {given!r:.80}.")
-    settings = dict(given.get("settings") or {})
-    parameters = settings.pop("parameters", {})
-    read = record(AuditSettings, settings)
-    values = parameter_values(policy_info(read.policy), checked("The setting parameters", dict[str, Any], parameters))
     rest = {name: value for name, value in given.items() if name != "settings"}
-    return record(EvaluationMethod, rest, "method's field", settings=replace(read, parameters=values))
+    return record(EvaluationMethod, rest, "method's field", settings=settings_from_json(given.get("settings")))
 
 
 @dataclass(frozen=True, kw_only=True)

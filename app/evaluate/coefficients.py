@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 
 from app.evaluate.experiments.grid import Grid, Value
 from app.evaluate.layout import Head
@@ -55,7 +54,10 @@ class Coefficients:
     def grid(self) -> Grid:
         """A row a coefficient, a column a method."""
         by_part = zip(*self.methods.values(), strict=True)
-        rows = [(Head(own[0].part), tuple(map(_value, own))) for own in by_part]
+        rows = [
+            (Head(own[0].part), tuple(None if one.value is None else Value.of_figure(one) for one in own))
+            for own in by_part
+        ]
         return Grid("Coefficients", "Coefficient", tuple(map(Head, self.methods)), tuple(rows), self.notes)
 
     def json(self) -> Json:
@@ -73,12 +75,6 @@ class Coefficients:
         return {**told, "notes": list(self.notes), "methods": methods}
 
 
-def _value(own: Figure) -> Value | None:
-    if own.value is None:
-        return None
-    return Value(own.value, None, own.low, own.high, own.n, "decisions", own.unscored)
-
-
 class CoefficientService:
     """Fits mixed-effects models to what evaluations have kept; none is fitted again before something was added."""
 
@@ -86,7 +82,6 @@ class CoefficientService:
         """Nothing is fitted yet."""
         self._evaluations = evaluations
         self._fits: ProjectCache[tuple[object, ...], tuple[Figure, ...]] = ProjectCache(FITS_KEPT)
-        self._fitting = Lock()
 
     def suites(self, view: EvaluationView) -> dict[str, DiscrimEval]:
         """The suites of an evaluation that have such a model, by key."""
@@ -136,9 +131,5 @@ class CoefficientService:
     def _fit(self, view: EvaluationView, suite: DiscrimEval, label: str, outside: Outside) -> tuple[Figure, ...]:
         outcomes = self._evaluations.outcomes(view.id, suite.key, label)
         key = view.id, suite.key, label, outside, len(outcomes)
-        # Two that fit the same at once would only wait for each other.
-        with self._fitting:
-            if key not in self._fits:
-                read = [outcome for outcome in outcomes if not outcome.unread]
-                self._fits[key] = tuple(mixed_effects(read, outside))
-            return self._fits[key]
+        read = [outcome for outcome in outcomes if not outcome.unread]
+        return self._fits.once(key, lambda: tuple(mixed_effects(read, outside)))

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.evaluate import words
 from app.evaluate.layout import Elsewhere, Head, Layout, Shown, labels_of, laid_out, readings_laid_out
 from app.evaluate.runs import EvaluationView
 from app.evaluate.tables import Cell, Column, Row, Table
+from app.shared.exported import fragment, page
 from app.shared.files import to_csv
-from coft_core.assets import assets_path
 from coft_core.effects import visible
+from coft_core.step_numbers import finite
 
 # CSV.
 
@@ -156,44 +154,25 @@ def _latex_cell(shown: Shown | None) -> str:
 
 
 # HTML.
+STYLES = ("report.css", "evaluation.css")
 
 
 def table_fragment(layout: Layout, caption: str, name: str = "figures") -> Markup:
     """A table's markup for any page; cells hold their numbers in ``data-value``, so that columns can be sorted."""
-    return Markup(_environment().get_template("evaluation_table.html.j2").render(layout=layout, caption=caption,
-                                                                                 name=name))  # fmt: skip
+    return fragment("evaluation_table.html.j2", layout=layout, caption=caption, name=name)
 
 
 def table_html(view: EvaluationView, table: Table, elsewhere: Sequence[Elsewhere] = ()) -> str:
     """The table as one HTML file that needs nothing else."""
-    return page_html(
+    return page(
         "evaluation.html.j2",
+        STYLES,
         view=view,
         figures=table_fragment(laid_out(table, elsewhere), "Figures"),
         readings=table_fragment(readings_laid_out(table), "What was read", "readings"),
         notes=words.notes(table, view.plans, bool(elsewhere)),
         reading_notes=words.reading_notes(table),
         methods=[(method.label, words.method_sentence(method)) for method in view.request.methods],
-    )
-
-
-def page_html(template: str, **values: object) -> str:
-    """One HTML file that needs nothing else, from a template of ``assets/reports`` whose values are escaped."""
-    folder = assets_path("reports")
-    style = Markup("".join((folder / name).read_text("utf-8") for name in ("report.css", "evaluation.css")))
-    return _environment().get_template(template).render(style=style, **values)
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(str(assets_path("reports"))),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
 
 
@@ -210,15 +189,6 @@ def table_json(table: Table) -> dict[str, Any]:
 def json_text(content: Mapping[str, Any]) -> str:
     """JSON of a file."""
     return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """The same with null in place of numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {name: finite(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _row_json(row: Row, columns: Sequence[Column]) -> dict[str, Any]:

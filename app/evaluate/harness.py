@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from app.evaluate.exports import finite, json_text, table_json
+from app.evaluate.exports import json_text, table_json
 from app.evaluate.layout import Elsewhere, Published
 from app.evaluate.runs import EvaluationView, SuitePlan
 from app.evaluate.tables import Cell, Column, Table
 from app.shared.errors import ServiceError
 from app.shared.json import settings_json
+from coft_core.step_numbers import finite
 from coft_core.suites.base import (
     Answer,
     Ask,

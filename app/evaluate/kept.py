@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from threading import Lock
 
 from app.evaluate.items import outcome_from
 from app.shared.project_cache import ProjectCache
@@ -24,21 +23,12 @@ class KeptOutcomes:
     def __init__(self, store: EvaluationsRepository, most: int = OUTCOMES_KEPT) -> None:
         """Nothing is read yet; at most ``most`` outcomes stay in memory."""
         self._store = store
-        self._most = most
         self._kept: ProjectCache[tuple[int, str, int], SuiteContents] = ProjectCache(most, _size)
-        self._lock = Lock()
 
     def of(self, evaluation_id: int, suite: str) -> SuiteContents:
         """The outcomes of a suite that are done; methods without one are left out."""
-        # Two that read the same at once would only wait for each other.
-        with self._lock:
-            key = evaluation_id, suite, self._store.done(evaluation_id, suite)
-            if key in self._kept:
-                return self._kept[key]
-            found = self._read(evaluation_id, suite)
-            if _size(found) <= self._most:
-                self._kept[key] = found
-            return found
+        key = evaluation_id, suite, self._store.done(evaluation_id, suite)
+        return self._kept.once(key, lambda: self._read(evaluation_id, suite))
 
     def _read(self, evaluation_id: int, suite: str) -> SuiteContents:
         rows, contents = self._store.outcomes(evaluation_id, suite)

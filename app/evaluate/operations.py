@@ -15,7 +15,7 @@ from app.evaluate.coefficients import Coefficients, CoefficientService
 from app.evaluate.experiments.figures import Experiment
 from app.evaluate.experiments.named import EXPERIMENTS
 from app.evaluate.experiments.service import ExperimentRun, ExperimentService
-from app.evaluate.exports import finite, table_json
+from app.evaluate.exports import table_json
 from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, suite_sets
 from app.evaluate.opening import OpenedItem
@@ -41,6 +41,7 @@ from app.shared.needs import EXPORT, LEAD, READ, WORK
 from app.shared.operations import Json, OnTerminal, Progress, command, operation
 from app.shared.terminal import wait_for_all
 from app.shared.wiring import Services
+from coft_core.step_numbers import finite
 from coft_core.suites.base import Outcome, Outside
 
 # As JSON.

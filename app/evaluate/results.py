@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from app.evaluate.exports import finite
 from app.evaluate.harness import metric, own_figure, scale
 from app.evaluate.items import spans_of, thinned
 from app.evaluate.runs import EvaluationMethod, EvaluationView
@@ -17,6 +16,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.operations import Json
 from app.shared.planning import Detectors
+from coft_core.step_numbers import finite
 from coft_core.suites.base import Answer, Ask, Choices, Item, Outcome, Scored, Suite, Unread, Written
 from coft_core.text.detection import SpanDetector
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -213,11 +213,6 @@ class KnownSuite:
 
 
 _REQUEST, _PLAN = TypeAdapter(EvaluationRequest), TypeAdapter(SuitePlan)
-
-
-def request_json(request: EvaluationRequest) -> JsonObject:
-    """A request as it is stored."""
-    return asdict(request)
 
 
 def request_from(stored: Mapping[str, Any]) -> EvaluationRequest:

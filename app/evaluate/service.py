@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 
 from app.evaluate.calibrating import note_from
@@ -27,7 +27,6 @@ from app.evaluate.runs import (
     plans_from,
     plans_json,
     request_from,
-    request_json,
 )
 from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import EvaluationRun, EvaluationWork
@@ -125,7 +124,7 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
         self._require_beginnings(request, suites)
         work = EvaluationWork(0, request, suites, self._judges(request))
         with self._store.together():
-            record = self._store.add(request.name, request_json(request), plans_json(_plans(work)))
+            record = self._store.add(request.name, asdict(request), plans_json(_plans(work)))
             self.begin(record)
         return record.id
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 
 from app.evaluate.exports import table_csv, table_html, table_latex
 from app.evaluate.harness import read_results, results_json, suite_samples
@@ -102,8 +101,6 @@ class TableService:
         self._largest_upload = largest_upload
         self._tables: ProjectCache[tuple[object, ...], Table] = ProjectCache(TABLES_KEPT)
         self._figures: ProjectCache[tuple[object, ...], SuiteFigures] = ProjectCache(FIGURES_KEPT, _size)
-        self._measuring = Lock()
-        self._lock = Lock()
 
     @classmethod
     def wired(cls, services: Services) -> TableService:
@@ -172,16 +169,12 @@ class TableService:
         ]
 
     def _table(self, runs: _Runs, suite: str, reference: str | None, outside: Outside) -> Table:
-        key = _key(runs, suite, reference, outside)
-        with self._lock:
-            if key in self._tables:
-                return self._tables[key]
-        suites = self._suites(runs, suite)
-        found = {own.key: self._measured(runs, own, outside, "table" if suite else "main") for own in suites}
-        table = table_of(suites, _methods(runs), found, outside, reference, suite)
-        with self._lock:
-            self._tables[key] = table
-        return table
+        def made() -> Table:
+            suites = self._suites(runs, suite)
+            found = {own.key: self._measured(runs, own, outside, "table" if suite else "main") for own in suites}
+            return table_of(suites, _methods(runs), found, outside, reference, suite)
+
+        return self._tables.once(_key(runs, suite, reference, outside), made)
 
     def _suites(self, runs: _Runs, suite: str) -> list[Suite]:
         """The suite of a table, or all that its evaluations have in common."""
@@ -191,20 +184,16 @@ class TableService:
 
     def _measured(self, runs: _Runs, suite: Suite, outside: Outside, extent: Extent) -> SuiteFigures:
         """Figures of a suite by method, which keep no outcome in memory."""
-        key = _key(runs, suite.key, outside, extent)
-        # Two that work out the same at once would only wait for each other.
-        with self._measuring:
-            if key in self._figures:
-                return self._figures[key]
+
+        def made() -> SuiteFigures:
             given = {}
             for view, methods in runs:
                 kept = self._evaluations.suite_outcomes(view.id, suite.key)
                 labels = zip(methods, view.request.methods, strict=True)
                 given |= {own.label: kept[stored.label] for own, stored in labels if stored.label in kept}
-            found = measured(suite, _methods(runs), given, outside, extent)
-            if _size(found) <= FIGURES_KEPT:
-                self._figures[key] = found
-            return found
+            return measured(suite, _methods(runs), given, outside, extent)
+
+        return self._figures.once(_key(runs, suite.key, outside, extent), made)
 
     def _suite(self, view: EvaluationView, key: str) -> Suite:
         if key not in view.request.suites:

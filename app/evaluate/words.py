@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from app.evaluate.runs import CalibrationNote, EvaluationMethod, SuitePlan
 from app.evaluate.tables import AverageRank, Cell, Column, SuiteReading, Table
 from app.shared.audits import AuditSettings
-from app.shared.format import MINUS, count, level, signed
+from app.shared.format import MINUS, count, level, listed, signed
 from app.shared.policies import info_of, parameters_line
 from coft_core.suites.base import Better, Outside
 
@@ -82,12 +82,6 @@ def percent(share: float | None) -> str:
     if share > 0 and text == "0.0":
         return "<0.1 %"
     return ">99.9 %" if share < 1 and text == "100.0" else f"{text} %"
-
-
-def listed(names: Sequence[object]) -> str:
-    """Names in a sentence."""
-    texts = [str(name) for name in names]
-    return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
 
 def column_title(column: Column) -> str:

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from markupsafe import Markup
-
-from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import NAME, VERSION, ReportPart, digest_of
 from app.report.findings import Finding, counts, finding_of, lead, row_of
-from app.report.html import environment
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
 from app.shared.errors import ServiceError
+from app.shared.exported import page
 from app.shared.formal_reports import AuditedBatch, RateTable, Statement
+from app.shared.format import moment
 from app.shared.kept_steps import session_noise
 from app.shared.policies import info_of, parameters_line
 from app.shared.verdicts import standing
-from coft_core.assets import assets_path
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import DriftReport
 from coft_core.effects import masked_words, named, visible
@@ -76,7 +73,7 @@ def _written(say: Catalogue, value: object) -> str:
         return say.whole(value)
     if isinstance(value, float):
         return say.number(value)
-    return words.moment(value) if isinstance(value, datetime) else str(value or "")
+    return moment(value) if isinstance(value, datetime) else str(value or "")
 
 
 def own_steps(data: SessionData) -> Iterable[Step]:
@@ -163,9 +160,9 @@ def _page(audited: Audited, subject: str, annexes: Sequence[Annex], prompt: str 
     if prompt is not None:
         cut = prompt if len(prompt) <= LONGEST_PROMPT else f"{prompt[:LONGEST_PROMPT]}\N{HORIZONTAL ELLIPSIS}"
         facts["prompt"] = visible(cut)
-    folder = assets_path("reports")
-    return environment(str(folder)).get_template("formal.html.j2").render(
-        style=Markup((folder / "formal.css").read_text(encoding="utf-8")),
+    return page(
+        "formal.html.j2",
+        ("formal.css",),
         say=say.say,
         told=partial(told, say),
         shown=visible,

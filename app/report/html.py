@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from app.report import words
 from app.report.bundle import digests_of
@@ -17,16 +13,15 @@ from app.report.drawings import steps_chart, strip
 from app.report.findings import counts, finding_of, lead, row_of
 from app.report.tables import SessionData
 from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
-from app.shared.format import plural, probability, signed, table_threshold, times
+from app.shared.exported import page
+from app.shared.format import moment, probability, signed, table_threshold, times
 from app.shared.json import span_state
 from app.shared.kept_steps import computations_of, session_noise
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about, policy_name
 from app.shared.step_words import counted_claim, set_size, shapes
 from app.shared.thinking import thinking_sentence, thinking_view
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
-from coft_core.assets import assets_path
 from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK
-from coft_core.effects import visible
 from coft_core.messages import catalogue
 from coft_core.text.rendering import moment_of
 from coft_core.types import Certificate, Span, Step
@@ -45,12 +40,11 @@ def render(data: SessionData, report: ReportPart) -> str:
     chains = tuple(
         _chain(data, report, branch, summaries[branch.path], verdicts, settings) for branch in report.branches
     )
-    folder = assets_path("reports")
-    page = environment(str(folder)).get_template("report.html.j2")
     finding, english = finding_of(data), catalogue("en")
     families = () if report.thresholds is None else report.thresholds.families
-    return page.render(
-        style=Markup((folder / "report.css").read_text(encoding="utf-8")),
+    return page(
+        "report.html.j2",
+        ("report.css",),
         report=report,
         prompt=_prompt(data.record.prompt, data.record.spans),
         spans=_spans(data),
@@ -75,35 +69,6 @@ def render(data: SessionData, report: ReportPart) -> str:
         strongest=[row_of(token, english) for token in finding.listed],
         stamp=words.stamp(report),
     )
-
-
-def environment(folder: str) -> Environment:
-    """What reads the templates of reports; every text of theirs is escaped and made visible."""
-    made = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    filters: dict[str, Any] = {
-        "moment": words.moment, "plural": plural, "short": words.short, "in_line": _in_line,
-        "f": "{:.1f}".format,
-    }  # fmt: skip
-    made.filters.update(filters)
-    return made
-
-
-def _in_line(text: Markup) -> Markup:
-    """Sentences in one line, with nothing between items of a list."""
-    return Markup(re.sub(r" ?(</?li>) ?", r"\1", " ".join(text.split())))
-
-
-def _shown(value: Any) -> Any:
-    """Every text of the page: whoever wrote it, it cannot reorder or hide what stands beside it."""
-    return visible(value) if type(value) is str else value
 
 
 def _chain(
@@ -239,8 +204,8 @@ def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> li
         *((("Method", about),) if (about := policy_about(settings.policy)) else ()),
         ("Calibration", calibration),
         ("Thresholds", words.stamp(report)),
-        ("Started", words.moment(record.created_at)),
-        ("Last changed", words.moment(record.updated_at)),
+        ("Started", moment(record.created_at)),
+        ("Last changed", moment(record.updated_at)),
         ("Report", f"session {record.id}, {report.program.name} {report.program.version}"),
     ]
 

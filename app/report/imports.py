@@ -48,11 +48,6 @@ class BundleImports:
         self._verifier = services[BundleVerifier]
         self._room = services[DiskRoom]
 
-    @classmethod
-    def wired(cls, services: Services) -> BundleImports:
-        """Built from the program's services."""
-        return cls(services)
-
     def add(self, path: Path, key: Path | None = None) -> ImportedSession:
         """Bring in the session of a bundle; one that stands here already is named, and not stored again."""
         bundle = _content(path)

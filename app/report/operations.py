@@ -11,7 +11,7 @@ from typing import Annotated
 
 from app.report.bundle import bundle_digest
 from app.report.imports import BundleImports, ImportedSession
-from app.report.service import FORMAL, SUFFIXES, ReportService
+from app.report.service import EXPORTS, FORMAL, ReportService
 from app.report.signing import Signer
 from app.report.verify.findings import Check, Verification
 from app.report.verify.run import BundleVerifier
@@ -110,7 +110,7 @@ def report(
     wired: Services,
     session: int,
     *,
-    format: Annotated[str, Choices(tuple(SUFFIXES))] = "csv",
+    format: Annotated[str, Choices(tuple(EXPORTS))] = "csv",
     branch: int | None = None,
     auditor: str = "",
     question: str = "",

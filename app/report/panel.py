@@ -8,7 +8,7 @@ from pathlib import Path
 import gradio as gr
 
 from app.report.imports import BundleImports
-from app.report.service import FORMAL, ReportService
+from app.report.service import EXPORTS, FORMAL, INSPECT, WITH_PROMPTS, ReportService
 from app.report.signing import PUBLIC_KEY_FILE, Signer
 from app.shared.components import markup, place, upload
 from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_to, told_of_failure
@@ -19,22 +19,8 @@ from app.shared.prompt_form import refused_file
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
 
-EXPORTS = (
-    ("formal", "Formal report (HTML)", "One page with the finding, and annexes for the law. You sign it."),
-    ("pdf", "Formal report (PDF)", "The same to file or to send."),
-    ("html", "HTML report", "Everything to read, print or hand on: one file that needs nothing else."),
-    ("csv", "CSV", "One table, one row a token. For a spreadsheet."),
-    ("zip", "CSV bundle (zip)", "Steps, candidate words and the verdict log as three tables. For your own analysis."),
-    ("json", "JSON", "Everything in the report as data with a fixed form. For other programs."),
-    ("inspect", "Inspect log", "A sample for each branch, for Inspect's viewer. Needs the package inspect-ai."),
-    ("bundle", "Evidence bundle", "The report with all that a third party needs to recompute and check it."),
-    (
-        "bundle-with-prompts",
-        "Evidence bundle with calibration prompts",
-        "The same with the prompts of its calibration, so that this can be made again. They may be confidential.",
-    ),
-)
-"""Kinds of exports, their names, and what each is for."""
+MENU = (*FORMAL, "html", "csv", "zip", "json", INSPECT, "bundle", WITH_PROMPTS)
+"""Kinds of exports in their order."""
 
 
 class DownloadHandlers:
@@ -90,7 +76,7 @@ def place_downloads(services: Services) -> None:
         "coft.downloads.mount(element, trigger, props, watch, ['export'])",
         "downloads",
         ("coft", "wire"),
-        exports=EXPORTS,
+        exports=[(kind, EXPORTS[kind].title, EXPORTS[kind].about) for kind in MENU],
         formal=FORMAL,
         languages=LANGUAGES,
     )

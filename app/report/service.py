@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from app.calibrate.service import request_from_json
 from app.report.bundle import (
@@ -53,18 +54,43 @@ Read = tuple[bytes, Calibration]
 
 WITH_PROMPTS = "bundle-with-prompts"
 INSPECT = "inspect"
-SUFFIXES = {
-    "csv": ".csv",
-    "json": ".json",
-    "html": ".html",
-    "zip": ".zip",
-    "bundle": "-bundle.zip",
-    WITH_PROMPTS: "-bundle-with-prompts.zip",
-    "formal": "-formal.html",
-    "pdf": "-formal.pdf",
-    INSPECT: ".eval",
+
+
+class Export(NamedTuple):
+    """A kind of export: how its files end, its name, and what it is for."""
+
+    suffix: str
+    title: str
+    about: str
+
+
+EXPORTS = {
+    "csv": Export(".csv", "CSV", "One table, one row a token. For a spreadsheet."),
+    "json": Export(".json", "JSON", "Everything in the report as data with a fixed form. For other programs."),
+    "html": Export(".html", "HTML report", "Everything to read, print or hand on: one file that needs nothing else."),
+    "zip": Export(
+        ".zip",
+        "CSV bundle (zip)",
+        "Steps, candidate words and the verdict log as three tables. For your own analysis.",
+    ),
+    "bundle": Export(
+        "-bundle.zip", "Evidence bundle", "The report with all that a third party needs to recompute and check it."
+    ),
+    WITH_PROMPTS: Export(
+        "-bundle-with-prompts.zip",
+        "Evidence bundle with calibration prompts",
+        "The same with the prompts of its calibration, so that this can be made again. They may be confidential.",
+    ),
+    "formal": Export(
+        "-formal.html", "Formal report (HTML)", "One page with the finding, and annexes for the law. You sign it."
+    ),
+    "pdf": Export("-formal.pdf", "Formal report (PDF)", "The same to file or to send."),
+    INSPECT: Export(
+        ".eval", "Inspect log", "A sample for each branch, for Inspect's viewer. Needs the package inspect-ai."
+    ),
 }
-"""Kinds of exports with the ends of their files' names."""
+"""Kinds of exports."""
+
 FORMAL = ("formal", "pdf")
 """Those that an auditor signs with a name and a question."""
 
@@ -83,11 +109,6 @@ class ReportService:
         self._jobs = services[JobsRepository]
         self._prompt_sets = services[PromptSetsRepository]
         self._user_lists = services[UserListsRepository]
-
-    @classmethod
-    def wired(cls, services: Services) -> ReportService:
-        """Built from the program's services."""
-        return cls(services)
 
     def data(self, session_id: int, branch_id: int | None = None) -> SessionData:
         """All that is stored of a session, or of one of its branches."""
@@ -121,20 +142,17 @@ class ReportService:
         """The report as a typed, versioned JSON document; that of an imported session is the one that came with it."""
         if self._sessions.origin(session_id) is not None:
             return self._imported(session_id, REPORT).decode("ascii")
-        data = self.data(session_id)
-        return report_text(self._document(data, self._calibration(data.record)))
+        return report_text(self._reported(session_id)[1])
 
     def html(self, session_id: int) -> str:
         """The report for people: one HTML file that needs nothing else, also to be printed."""
-        data = self.data(session_id)
-        return render(data, self._document(data, self._calibration(data.record)))
+        data, document, _ = self._reported(session_id)
+        return render(data, document)
 
     def formal(self, session_id: int, statement: Statement) -> str:
         """The formal report of a session: one page and annexes, as an HTML file that needs nothing else."""
-        data, reading = self.data(session_id), None
-        if (calibration := self._calibration(data.record)) is not None:
-            reading = calibration[1]
-        document = self._document(data, calibration)
+        data, document, calibration = self._reported(session_id)
+        reading = None if calibration is None else calibration[1]
         return formal_session(data, document, reading, self._views.drift(data.record), statement)
 
     def formal_batch(self, batch: AuditedBatch, statement: Statement, kind: str) -> bytes:
@@ -161,8 +179,7 @@ class ReportService:
             if with_prompts:
                 self._imported(session_id, PROMPTS_FILE)
             return self._imports.bundle(session_id)
-        data = self.data(session_id)
-        calibration = self._calibration(data.record)
+        data, document, calibration = self._reported(session_id)
         further = {} if calibration is None else {CALIBRATION: calibration[0]}
         if logits := [
             (branch.id, index, kept)
@@ -173,7 +190,7 @@ class ReportService:
             further[LOGITS_FILE] = logits_file(logits)
         if with_prompts:
             further[PROMPTS_FILE] = self._prompts(data.record)
-        return bundle_of(data, self._document(data, calibration), further, self._services[Signer].sign)
+        return bundle_of(data, document, further, self._services[Signer].sign)
 
     def content(self, session_id: int, kind: str, statement: Statement | None = None) -> bytes:
         """An export as a file's content."""
@@ -188,14 +205,14 @@ class ReportService:
             return pack(tables_of(self.data(session_id)))
         texts = {"csv": self.csv, "json": self.json, "html": self.html}
         if kind not in texts:
-            raise ServiceError(f"There is no export {kind!r}; choose {', '.join(SUFFIXES)}.")
+            raise ServiceError(f"There is no export {kind!r}; choose {', '.join(EXPORTS)}.")
         # A lone surrogate has no UTF-8; only the JSON file, which is ASCII, keeps it.
         return texts[kind](session_id).encode("utf-8", "replace")
 
     def write(self, session_id: int, kind: str, folder: Path, statement: Statement | None = None) -> Path:
         """Write an export into a folder, atomically, and return its path; see :meth:`content`."""
         content = self.content(session_id, kind, statement)
-        return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)
+        return write_bytes(folder / f"coft-audit-session-{session_id}{EXPORTS[kind].suffix}", content)
 
     def _imported(self, session_id: int, file: str) -> bytes:
         """A file of the bundle that an imported session came in."""
@@ -218,13 +235,14 @@ class ReportService:
             raise ServiceError(f"The batch “{batch}” has no finished session to report; run it first.")
         return found
 
-    def _document(self, data: SessionData, calibration: Read | None) -> ReportPart:
-        settings = settings_from_json(data.record.policy_settings["settings"])
-        thresholds = None
-        if calibration is not None:
+    def _reported(self, session_id: int) -> tuple[SessionData, ReportPart, Read | None]:
+        """A session with its document and its calibration."""
+        data = self.data(session_id)
+        settings, thresholds = settings_from_json(data.record.policy_settings["settings"]), None
+        if (calibration := self._calibration(data.record)) is not None:
             stored, reading = calibration
             thresholds = thresholds_of(reading, stored, settings.mask_layout, settings.group)
-        return document_of(data, self._sessions.times(data.record.id), thresholds)
+        return data, document_of(data, self._sessions.times(session_id), thresholds), calibration
 
     def _calibration(self, record: SessionRecord) -> Read | None:
         """The calibration; None without one, or where it was deleted, which the report then says."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from app.report.document import ReportPart, SummaryPart
-from app.shared.format import probability, shown_token, times_likelier
+from app.shared.format import listed, probability, shown_token, times_likelier
 from app.shared.policies import info_of
 from app.shared.step_words import has_threshold
 from coft_core.conformal.informative import silence
@@ -24,16 +23,6 @@ def printable_token(token: str) -> str:
     return shown_token(text)
 
 
-def moment(time: datetime) -> str:
-    """A time, in UTC so that the report reads the same everywhere."""
-    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def short(digest: str) -> str:
-    """A digest's beginning."""
-    return f"{digest[:12]}\N{HORIZONTAL ELLIPSIS}" if len(digest) > 12 else digest
-
-
 def strongest(summary: SummaryPart, steps: Sequence[Step]) -> str:
     """The token that differs most between the readings, in a sentence; empty before the first one."""
     if summary.most_sensitive_step is None or summary.largest_log_ratio is None:
@@ -47,7 +36,7 @@ def near_threshold(steps: Sequence[Step], noise: NumericNoise) -> str:
     near = [str(step.index + 1) for step in steps if step.near_threshold(noise.nats)]
     if not near:
         return ""
-    places = f"step {near[0]}" if len(near) == 1 else f"steps {', '.join(near[:-1])} and {near[-1]}"
+    places = f"{'step' if len(near) == 1 else 'steps'} {listed(near)}"
     return (
         f"At {places} a token stands at the threshold within numeric noise ({noise.text}), so that another machine or "
         "another way of computing could find otherwise."

@@ -22,18 +22,30 @@ class Statement:
     day: date = field(default_factory=_today)
 
 
+FOUR_FIFTHS = 0.8
+"""Ratios below this are a common sign of adverse impact (29 CFR 1607.4 D); Local Law 144 itself sets no limit."""
+
+
 @dataclass(frozen=True, slots=True)
-class GroupRate:
-    """A group in a table of rates."""
+class ImpactRow:
+    """One group in a table of selection rates, or of rates above the median score."""
 
     group: str
     total: int
-    counted: int
+    selected: int
+    share: float
     rate: float
     low: float
     high: float
     ratio: float | None
+    reference: bool
     small: bool
+    note: str
+
+    @property
+    def below_four_fifths(self) -> bool:
+        """Whether the ratio is under four fifths."""
+        return self.ratio is not None and self.ratio < FOUR_FIFTHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,7 @@ class RateTable:
     """Rates and impact ratios of all groups."""
 
     kind: Literal["selection", "scoring"]
-    rows: tuple[GroupRate, ...]
+    rows: tuple[ImpactRow, ...]
     unknown: int
     undecided: int
     unfinished: int

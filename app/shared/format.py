@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from app.shared.audits import FAMILY_NAMES
 from coft_core.effects import ABOUT_ONCE, factor_of
@@ -141,17 +141,27 @@ def day(moment: datetime) -> str:
     return local.strftime("%Y-%m-%d %H:%M")
 
 
+def moment(time: datetime) -> str:
+    """A time, in UTC so that a file reads the same everywhere."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def short(digest: str) -> str:
+    """A digest's beginning."""
+    return f"{digest[:12]}\N{HORIZONTAL ELLIPSIS}" if len(digest) > 12 else digest
+
+
 def abbreviated(text: str) -> str:
     """A text in which digests show their first 12 digits; what is copied or exported holds them whole."""
     return _DIGEST.sub("\\1\N{HORIZONTAL ELLIPSIS}", text)
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Parts of a sentence: ``a``, ``a and b``, ``a, b and c``."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+def listed(parts: Sequence[object], last: str = "and") -> str:
+    """Parts of a sentence: ``a``, ``a and b``, ``a, b and c``; empty for none."""
+    *others, final = map(str, parts) if parts else ("",)
+    return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def named(families: Sequence[str], last: str = "and") -> str:
     """Families in a sentence."""
-    names = [FAMILY_NAMES.get(family, family) for family in families]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}" if names else "no family"
+    return listed([FAMILY_NAMES.get(family, family) for family in families], last) or "no family"

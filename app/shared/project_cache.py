@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
 from cachetools import LRUCache
@@ -27,6 +28,21 @@ def in_present(key: Hashable) -> Any:
 
 class ProjectCache(LRUCache[Key, Value]):
     """An LRU cache whose entries are there only for the project in which they were put."""
+
+    def __init__(self, maxsize: float, getsizeof: Callable[[Value], float] | None = None) -> None:
+        super().__init__(maxsize, getsizeof)
+        self._making = RLock()
+
+    def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of a key, made where it is not there; one that there is no room for is not kept."""
+        # Two that make the same at once would only wait for each other.
+        with self._making:
+            if key in self:
+                return self[key]
+            made = make()
+            if self.getsizeof(made) <= self.maxsize:
+                self[key] = made
+            return made
 
     def __getitem__(self, key: Any) -> Value:
         return super().__getitem__(in_present(key))

@@ -14,10 +14,11 @@ import numpy as np
 
 from app.evaluate import words
 from app.evaluate.layout import Head, Layout, Shown, figure_shown
-from app.shared.format import count
+from app.shared.format import count, listed
 from app.shared.operations import Json
 from coft_core.assets import assets_path
 from coft_core.experiments.choice import Selection
+from coft_core.suites.base import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Value:
         present = [value for value in values if value is not None]
         spread = stdev(present) if len(present) > 1 and np.isfinite(present).all() else None
         return cls(fmean(present) if present else None, spread, **rest)
+
+    @classmethod
+    def of_figure(cls, figure: Figure) -> Value:
+        """A figure that is not by seed."""
+        return cls(figure.value, None, figure.low, figure.high, figure.n, figure.what, figure.unscored)
 
     def shown(self, digits: int) -> Shown:
         """It as text, and what it rests on."""
@@ -196,4 +202,4 @@ def paper_note(papers: Sequence[Paper], shown: Paper | None) -> str:
         return "The paper has no figures for this table."
     others = [paper.model for paper in papers if paper is not shown]
     about = f"The paper's rows are of {shown.model} ({shown.source}), as they were printed"
-    return f"{about}; it also has {words.listed(others)}." if others else f"{about}."
+    return f"{about}; it also has {listed(others)}." if others else f"{about}."

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from threading import Lock
 
 from app.evaluate.experiments.figures import INSTEAD, Experiment, Figures
 from app.evaluate.experiments.grid import Grid
 from app.evaluate.experiments.named import EXPERIMENTS, experiment_named
 from app.evaluate.experiments.speed import measured_by
 from app.evaluate.experiments.tables import stand_in_sentence
-from app.evaluate.exports import finite, json_text, layout_latex, page_html, table_fragment
+from app.evaluate.exports import STYLES, json_text, layout_latex, table_fragment
 from app.evaluate.items import sampled, split
 from app.evaluate.prepared import MethodPreparer
 from app.evaluate.runs import AskedExperiment, EvaluationMethod, EvaluationRequest, EvaluationView, KnownSuite
@@ -21,12 +20,14 @@ from app.evaluate.service import EvaluationService
 from app.evaluate.sources import SuiteSources
 from app.evaluate.table_service import suffix_of
 from app.shared.errors import ServiceError
+from app.shared.exported import page
 from app.shared.files import to_csv, write_text
 from app.shared.operations import Json
 from app.shared.policies import parameter_values, policy_info
 from app.shared.project_cache import ProjectCache
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CoftError
+from coft_core.step_numbers import finite
 from coft_core.suites.base import Outside
 from db.evaluations import EvaluationsRepository
 
@@ -96,7 +97,6 @@ class ExperimentService:
     ) -> None:
         self._evaluations, self._store, self._preparer, self._sources = evaluations, store, preparer, sources
         self._tables: ProjectCache[tuple[object, ...], tuple[Grid, ...]] = ProjectCache(TABLES_KEPT)
-        self._lock = Lock()
 
     def card(self, name: str, data: str = "") -> ExperimentCard:
         """An experiment as it can be chosen; loads no model."""
@@ -156,12 +156,8 @@ class ExperimentService:
         suites = {key: own for key in experiment.suites for own in (INSTEAD.get(key, key), key) if own in read}
         measured = None if view.job is None else (view.job.id, view.job.status)
         key = evaluation_id, view.created_at, outside, view.done, len(view.calibrations), measured
-        # Two that make the same at once would only wait for each other.
-        with self._lock:
-            if key not in self._tables:
-                figures = self._figures(experiment, view, suites, outside)
-                self._tables[key] = tuple(table.grid(figures) for table in experiment.tables)
-            return ExperimentRun(experiment, view, suites, self._tables[key])
+        tables = self._tables.once(key, lambda: self._grids(experiment, view, suites, outside))
+        return ExperimentRun(experiment, view, suites, tables)
 
     def content(self, evaluation_id: int, form: str, outside: Outside = "floor") -> str:
         """The tables of an experiment as the text of a file."""
@@ -175,7 +171,7 @@ class ExperimentService:
             model = run.view.request.model
             return "\n".join(layout_latex(own.layout, f"{own.title}: {model}", own.notes) for own in run.tables)
         tables = [(own.title, table_fragment(own.layout, own.title), own.notes) for own in run.tables]
-        return page_html("experiment.html.j2", experiment=run.experiment, view=run.view, tables=tables)
+        return page("experiment.html.j2", STYLES, experiment=run.experiment, view=run.view, tables=tables)
 
     def write(self, evaluation_id: int, form: str, folder: Path, outside: Outside = "floor") -> Path:
         """Write the tables into a folder, atomically, and return the path; errors as of :meth:`content`."""
@@ -219,11 +215,11 @@ class ExperimentService:
 
     # What was kept.
 
-    def _figures(
+    def _grids(
         self, experiment: Experiment, view: EvaluationView, suites: Mapping[str, str], outside: Outside
-    ) -> Figures:
+    ) -> tuple[Grid, ...]:
         request = view.request
-        return Figures(
+        figures = Figures(
             experiment,
             request.model,
             request.methods,
@@ -236,6 +232,7 @@ class ExperimentService:
             measured_by(view.job),
             outside,
         )
+        return tuple(table.grid(figures) for table in experiment.tables)
 
     def _thresholds(self, evaluation_id: int, suite: str, method: str, seed: int) -> Calibration | None:
         data = self._store.calibration(evaluation_id, suite, method, seed)

@@ -10,14 +10,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import TypeAdapter
 
-from app.evaluate import words
 from app.evaluate.experiments.figures import Experiment, Figures, Table
 from app.evaluate.experiments.grid import Grid, Line, Picture, Speeds, Value
 from app.evaluate.experiments.tables import HIGHER, LOWER, stand_in_notes
 from app.evaluate.layout import Head
 from app.evaluate.prepared import LoadedGroup, MethodPreparer, ReadyMethod
 from app.evaluate.runs import SPEED, EvaluationRequest
-from app.shared.format import count, plural
+from app.shared.format import count, listed, plural
 from app.shared.jobs import JobContext, JobView
 from app.shared.model_host import ModelHost
 from coft_core.decode.cost import reserved_bytes, weight_bytes
@@ -186,7 +185,7 @@ class SpeedRun:
         if table.rows == "methods" and all(line.values[2] is None for line in lines):
             notes.append("Peak memory is counted only on CUDA.")
         if left_out:
-            notes.append(f"Left out: {words.listed(left_out)}; the model's context has {model.context_length} tokens.")
+            notes.append(f"Left out: {listed(left_out)}; the model's context has {model.context_length} tokens.")
         return MeasuredSpeed(place, tuple(lines), (f"Measured on {device}, {model.dtype_name}.", *notes))
 
     def _timed(

@@ -14,7 +14,7 @@ from app.evaluate import words
 from app.evaluate.experiments.figures import TITLES, Figures, Series, Table
 from app.evaluate.experiments.grid import Chains, Front, Grid, Levels, Line, Value, chosen_paper
 from app.evaluate.layout import Head
-from app.shared.format import count
+from app.shared.format import count, listed
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.sequence import union_bound
 from coft_core.conformal.shift import DensityRatio, estimate_density_ratio
@@ -135,10 +135,10 @@ class ChoiceTable(Table):
         lines = []
         for point, on in zip(found.points, shares, strict=True):
             chosen, label = found.knee.shares.get(point.value), sweep.label(point.value)
-            values = (_value(point.bias), _value(point.utility), Value(100 * on), _percent(chosen))
+            values = (Value.of_figure(point.bias), Value.of_figure(point.utility), Value(100 * on), _percent(chosen))
             lines.append(Line(label, values, label))
         if (tested := found.tested) is not None:
-            values = (_value(tested.bias), _value(tested.utility), None, None)
+            values = (Value.of_figure(tested.bias), Value.of_figure(tested.utility), None, None)
             lines.append(Line(f"{sweep.label(tested.value)}, on the other units", values))
         notes = [*_choice_notes(found, sweep.knob), *notes]
         return self.made(figures, corner, heads, lines, notes, Front(sweep.knob, found))
@@ -153,10 +153,6 @@ def _selected(figures: Figures, averaged: Averaged) -> Selection:
         value: {suite: figures.read(suite, sweep.label(value)) for suite in averaged.suites} for value in sweep.values
     }
     return select(swept, averaged, figures.suites, figures.outside)
-
-
-def _value(figure: Figure) -> Value:
-    return Value(figure.value, None, figure.low, figure.high, figure.n, figure.what, figure.unscored)
 
 
 def _percent(share: float | None) -> Value | None:
@@ -406,7 +402,7 @@ def average_notes(figures: Figures, kinds: Iterable[str]) -> list[str]:
     notes = []
     for kind in dict.fromkeys(kinds):
         whole, present = getattr(figures.experiment.averaged, kind), getattr(figures.averaged, kind)
-        titles = words.listed([figures.suites[part.suite].title for part in present])
+        titles = listed([figures.suites[part.suite].title for part in present])
         if len(present) < len(whole):
             notes.append(
                 f"{TITLES[kind]} is of {len(present)} of the {len(whole)} suites ({titles or 'none'}) and does not "
@@ -468,7 +464,7 @@ def _seed_note(figures: Figures) -> str:
     if len(figures.seeds) == 1:
         return f"Each figure is of seed {figures.seeds[0]}, with its 95 % interval over drawn units in brackets."
     return (
-        f"Each figure is the mean over the seeds {words.listed(figures.seeds)} ± the standard deviation over them, "
+        f"Each figure is the mean over the seeds {listed(figures.seeds)} ± the standard deviation over them, "
         "with the 95 % interval of all seeds' answers together in brackets, over drawn units."
     )
 
@@ -480,5 +476,5 @@ def _silent_notes(figures: Figures) -> list[str]:
         return []
     return [
         f"{len(silent)} of {len(figures.calibrations)} calibrations say nothing, so that nothing is refused there: "
-        f"{words.listed(list(dict.fromkeys(silent)))}. Read more items, or accept more misses (alpha)."
+        f"{listed(list(dict.fromkeys(silent)))}. Read more items, or accept more misses (alpha)."
     ]

@@ -194,7 +194,7 @@ def test_a_batch_is_reported_with_its_groups_sessions_and_rates(wired, done, tmp
     assert audited.groups == ("men", "women")
     assert audited.sessions == tuple(row.session_id for row in view.rows)
     assert [(row.group, row.total) for row in audited.selection.rows] == [("men", 2), ("women", 1)]
-    assert (audited.selection.rows[0].counted, audited.scoring) == (2, None)
+    assert (audited.selection.rows[0].selected, audited.scoring) == (2, None)
     path = formal_batch_report.call(wired, done, "R. Osei", "Who is hired?", kind="formal", folder=tmp_path)
     text = path.read_text("utf-8")
     assert path.name == f"coft-audit-batch-{done}-formal.html"

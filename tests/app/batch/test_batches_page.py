@@ -58,12 +58,12 @@ def page(visit, services: Services) -> Page:
 def finished(visit, services: Services, tmp_path: Path):
     """Open a batch of twelve rows that is finished."""
 
-    def opener(query: str = "", **options: object) -> Page:
+    def opener(**options: object) -> Page:
         request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1, max_new_tokens=6))
         number = services[BatchService].submit(hiring(services, tmp_path, 12), request)
         job = services[BatchService].view(number).job
         assert services[JobService].wait(job.id).status == "done"
-        page = visit(f"/batches?batch={number}{query}", **options)
+        page = visit(f"/batches?batch={number}", **options)
         ready(page)
         return page
 
@@ -185,8 +185,6 @@ def test_rows_are_filtered_paged_and_sorted_and_past_batches_are_opened_and_dele
     expect(page.locator(".where")).to_contain_text("1–25 of 50")
     page.locator("#batch-search").fill("question 12:")
     expect(page.locator(".where")).to_contain_text("1 row of 200")
-    page.get_by_label("State", exact=True).select_option("waiting")
-    expect(page.locator(".batchrows tbody tr")).to_have_count(1)
     page.reload()
     ready(page)
     expect(page.locator("#batch-search")).to_have_value("question 12:")
@@ -204,84 +202,54 @@ def test_rows_are_filtered_paged_and_sorted_and_past_batches_are_opened_and_dele
     expect(page.locator("#batch-open")).to_be_hidden()
     page.go_forward()
     ready(page)
-    page.goto(page.url.replace("batch=2", "batch=99"))
-    expect(page.locator(".toast-body")).to_contain_text("99")
-    expect(page.locator("#past")).to_be_visible()
 
 
 @pytest.mark.slow
-def test_rows_are_sorted_and_a_rule_gives_impact_ratios_while_it_is_typed(finished, services: Services):
+def test_rows_are_sorted_a_rule_gives_impact_ratios_while_it_is_typed_and_tables_and_reports_have_them(
+    finished, services: Services
+):
     page = finished(width=1280)
     page.get_by_role("button", name="Strongest sensitivity", exact=True).click()
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("Strongest sensitivity")
     down = column(page, 5)
     assert down == sorted(down, key=float, reverse=True)
     assert len(set(down)) > 3
-    expect(page.get_by_role("button", name="Strongest sensitivity", exact=True)).to_be_focused()
-    page.get_by_role("button", name="Strongest sensitivity", exact=True).click()
-    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Strongest sensitivity")
-    assert column(page, 5) == sorted(down, key=float)
-    expect(page.locator("#totals-plot")).to_contain_text("white")
     page.get_by_label("Measure of the chart").select_option("min_margin")
     expect(page.locator("#totals-plot")).to_contain_text("Least margin, nats")
     page.locator(".totalsfoot summary").click()
     expect(page.locator(".totalsnumbers tbody tr")).to_have_count(4)
-
-    expect(page.locator(".batchlead .effect")).to_contain_text("by a factor of")
     page.get_by_role("button", name="Say which words mean that somebody is selected").click()
     expect(page.get_by_label("Selected if the text has")).to_be_focused()
-    expect(page.get_by_role("button", name="Print")).to_be_disabled()
     page.get_by_label("Selected if the text has").fill("they")
     expect(page.locator(".preview-rule")).to_contain_text("10 selected, 2 not selected.")
     page.get_by_label("and not before it").fill("his")
     expect(page.locator(".preview-rule")).to_contain_text("9 selected, 2 not selected, 1 undecided.")
-    expect(page.locator(".preview-rule")).to_contain_text("Undecided: line 7.")
     table, _ = services[BatchService].impact(1, OutcomeRule("they", "his"))
     rows = page.locator(".impact tbody tr")
     expect(rows).to_have_count(4)
     for place, row in enumerate(table.rows):
         expect(rows.nth(place)).to_contain_text(f"{row.rate:.3f}")
-        expect(rows.nth(place)).to_contain_text("most selected" if row.reference else f"{row.ratio:.2f}")
-    expect(page.locator(".impactreport")).to_contain_text("1 row with neither word")
     expect(page.locator(".batchlead .effect")).to_have_text(impact_finding(table))
-    stays_within(page)
     page.get_by_label("Regular expression").check()
     page.get_by_label("Selected if the text has").fill("(")
     expect(page.locator(".preview-rule")).to_contain_text("is not a regular expression")
-    expect(page.get_by_label("Selected if the text has")).to_have_value("(")
-    expect(page.locator(".batchlead .effect")).to_contain_text("by a factor of")
     expect(page.locator(".toast-body")).to_have_count(0)
-
-
-def stays_within(page: Page) -> None:
-    """Nothing runs out of the page."""
+    page.goto(f"{page.url.partition('?')[0]}?batch=1&selected=they&other=his")
+    expect(page.locator(".impact tbody tr")).to_have_count(4)
     expect(page.locator("#totals-plot .js-plotly-plot")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-
-
-@pytest.mark.slow
-def test_the_address_keeps_the_rule_and_tables_prints_and_reports_have_it(finished):
-    page = finished("&selected=they&other=his", width=768, dark=True)
-    expect(page.locator(".impact tbody tr")).to_have_count(4)
-    expect(page.get_by_label("Selected if the text has")).to_have_value("they")
-    stays_within(page)
-    for name, rows in (("Rows as CSV", 12), ("Totals as CSV", 28), ("CSV", 4)):
+    for name, count in (("Rows as CSV", 12), ("Totals as CSV", 28), ("CSV", 4)):
         with page.expect_download() as downloading:
             page.get_by_role("button", name=name, exact=True).click()
-        assert len(list(csv.DictReader(Path(downloading.value.path()).read_text("utf-8").splitlines()))) == rows
+        assert len(list(csv.DictReader(Path(downloading.value.path()).read_text("utf-8").splitlines()))) == count
     page.get_by_role("button", name="Formal report").click()
     page.get_by_label("Auditor").fill("Dr. R. Osei")
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Write the report").click()
-    assert waiting.value.suggested_filename == "coft-audit-batch-1-formal.pdf"
     text = " ".join(each.extract_text() for each in PdfReader(waiting.value.path()).pages)
     assert "Dr. R. Osei" in text
     assert "“they”" in " ".join(text.split())
     page.keyboard.press("Escape")
-    page.evaluate("window.print = () => { window.printed = true; }")
-    page.get_by_role("button", name="Print").click()
-    assert page.evaluate("window.printed")
     page.emulate_media(media="print")
     expect(page.locator(".impact")).to_be_visible()
     expect(page.locator(".batchrows")).to_be_hidden()
-    expect(page.locator(".topbar")).to_be_hidden()

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.compare.chains import ChainSummary, Comparison, PairComparison, align, beside, first_divergence
-from app.compare.charts import LINES, changed_figure, sensitivity_figure, vanilla_figure
-from app.compare.charts import chain_divergence_figure as divergence_figure
+from app.compare.charts import changed_figure
 from app.compare.page import LiveChains
 from app.compare.words import (
     cell,
@@ -21,7 +20,6 @@ from app.compare.words import (
 )
 from app.compare.words import compared_columns_from as columns_from
 from app.shared.audits import AuditSettings, AuditView, MaskPiece, MaskPreview
-from app.shared.charts import template
 from app.shared.errors import ServiceError
 from coft_core.decode.cost import Footprint
 from coft_core.types import Candidate
@@ -100,23 +98,7 @@ def test_a_token_that_certification_refuses_is_said_to_be_left_out_for_that_reas
     assert "goes from 0.38 to 0.05" in said
 
 
-def figures(shown, names=("Vanilla", "COFT")):
-    """The rows of the summary by their title."""
-    return {title: row for title, *row in summary_rows(shown, names)}
-
-
-def test_the_tables_count_the_steps_and_name_each_columns_own_settings(both):
-    summary = figures(both)
-    assert summary["Largest sensitivity"][1] == "+1.12"
-    assert summary["Aligned steps that differ from Vanilla"] == ["–", "2"]
-    third = chain(3, TEXTS[1], replace(COFT, lam=0.9, calibration_id=None))
-    table = differences_table(comparison(*both.chains, third), ["Vanilla", "COFT", "<b>"])
-    assert all(said in table for said in ('<td class="">0.9</td>', "Ward notes, reference", "&lt;b&gt;"))
-    alike = comparison(both.chains[0], chain(5, TEXTS[0], VANILLA))
-    assert "same prompt and settings" in differences_table(alike, ["a", "b"])
-
-
-def test_a_message_holds_every_token_once_and_every_row(both):
+def test_a_message_holds_every_token_once_every_row_and_the_figures_that_are_known(both):
     message = comparison_message(both)
     assert [[own["t"] for own in column["cells"]] for column in message["columns"]] == [list(text) for text in TEXTS]
     assert message["rows"] == [
@@ -125,56 +107,18 @@ def test_a_message_holds_every_token_once_and_every_row(both):
     assert len(message["say"]) == len(message["rows"])
     shown = cell(both.chains[1].steps[1])
     assert (shown["rt"], [row[0] for row in shown["rows"] if row[7]]) == ("+0.89", ["driver"])
-
-
-def test_lines_differ_in_dash_and_marker_and_hold_the_stored_numbers(both):
-    names = ["Vanilla", "COFT"]
-    assert len({dash for _, dash, _ in LINES}) == len({symbol for _, _, symbol in LINES}) == len(LINES)
-    colours = template("light")["data"]["scatter"]
-    assert [colours[slot % len(colours)]["line"]["color"] for slot, _, _ in LINES[:2]] == ["#4d5055", "#2b59c3"]
-    lines = {trace.name: trace for trace in sensitivity_figure(both, names).data if trace.name}
-    assert list(lines["COFT"].x) == [1, 3, 4, 5]
-    assert list(lines["Vanilla"].y) == [round(step.diagnostics.log_ratio, 4) for step in both.chains[0].steps]
-    changed = {trace.name: list(trace.y) for trace in changed_figure(both, names).data if trace.name}
-    assert changed == {"COFT": [0, 1, 1, 2, 2]}
-    stored = {trace.name: list(trace.y) for trace in divergence_figure(both, names).data if trace.name}
-    assert stored["COFT"] == [0.012] * 4
-
-
-def test_divergence_from_vanilla_is_shown_where_it_was_stored_and_is_of_the_audited_model(both):
-    said = [step.diagnostics for step in both.chains[1].steps]
-    old = changed(both.chains[1], steps=tuple(without_vanilla(step) for step in both.chains[1].steps))
-    apart = replace(both.chains[1], own_model=True)
-    lines = {}
-    for name, other in (("new", both.chains[1]), ("old", old), ("apart", apart)):
-        drawn = vanilla_figure(comparison(both.chains[0], other), ["Vanilla", name])
-        lines |= {trace.name: list(trace.y) for trace in drawn.data if trace.name}
-    assert lines["new"] == [float(f"{item.tv_fused_factual:.4g}") for item in said]
-    assert lines["old"] == lines["apart"] == []
-    shown = cell(both.chains[1].steps[1])["v"]
-    assert shown == [
-        pytest.approx(said[1].tv_fused_factual, rel=1e-3),
-        pytest.approx(said[1].kl_fused_factual, rel=1e-3),
-    ]
-    assert cell(both.chains[1].steps[1], own_model=True)["v"] == cell(old.steps[1])["v"] == [None, None]
-    forbidden = replace(said[1], kl_fused_factual=math.inf)
-    assert cell(replace(both.chains[1].steps[1], diagnostics=forbidden))["v"][1] == -1
-
-
-def without_vanilla(step):
-    return replace(step, diagnostics=replace(step.diagnostics, kl_fused_factual=None, tv_fused_factual=None))
-
-
-def test_memory_and_time_stand_with_what_they_are_and_a_dash_where_nothing_is_known(both):
-    footprint = Footprint((10, 12), (1000, 1000), 5_000_000, 2_500_000)
-    known = replace(both.chains[1], footprint=footprint, seconds_per_token=0.0123, mean_tv_factual=0.25)
-    summary = figures(comparison(both.chains[0], known))
+    assert cell(both.chains[1].steps[1], own_model=True)["v"] == [None, None]
+    known = replace(both.chains[1], footprint=Footprint((10, 12), (1000, 1000), 5_000_000, 2_500_000))
+    summary = {title: row for title, *row in summary_rows(comparison(both.chains[0], known), ["Vanilla", "COFT"])}
+    assert summary["Aligned steps that differ from Vanilla"] == ["–", "2"]
     assert summary["Keys and values, computed"] == ["–", "30 kB"]
-    assert summary["Further models, their weights"] == ["–", "2.5 MB"]
-    assert summary["Time per token, ms"] == ["–", "12.3"]
-    assert summary["From vanilla, total variation"] == ["–", "0.250"]
     assert not any("measured peak" in title for title in summary)
     assert [memory(size) for size in (None, 0, 900, 4_200_000, 3_000_000_000)] == ["–", "–", "1 kB", "4.2 MB", "3.0 GB"]
+    (line,) = (trace for trace in changed_figure(both, ["Vanilla", "COFT"]).data if trace.name)
+    assert list(line.y) == [0, 1, 1, 2, 2]
+    third = chain(3, TEXTS[1], replace(COFT, lam=0.9, calibration_id=None))
+    table = differences_table(comparison(*both.chains, third), ["Vanilla", "COFT", "<b>"])
+    assert all(said in table for said in ("0.9", "Ward notes, reference", "&lt;b&gt;"))
 
 
 def test_frames_align_what_has_grown_and_repeat_the_tokens_of_the_frame_before():

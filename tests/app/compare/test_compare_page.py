@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,9 @@ from app.compare.sets import SetComparisonService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
-from coft_core.text.thinking import ThinkingMarks
 from tests.app.shared.test_accessibility import faulty
 from tests.story.model import PROMPT
-from tests.story.seed import newest, rows_held, slowed
+from tests.story.seed import newest, slowed
 
 
 @pytest.fixture
@@ -58,29 +56,6 @@ def run(services: Services, length: int) -> tuple[int, ...]:
     made = services[ComparisonService].run_columns(StartAudit(PROMPT, vanilla, None, "plain"), (vanilla, coft))
     list(services[ComparisonService].advance(made))
     return made
-
-
-@pytest.mark.slow
-def test_thinking_is_told_from_the_answer_in_texts_rows_and_the_table(visit, services, monkeypatch, tmp_path):
-    written = [step.token for step in services[AuditService].view(run(services, 12)[1]).steps]
-    marks = ThinkingMarks(written[2], written[6])
-    monkeypatch.setattr("app.shared.thinking.thinking_marks", lambda *_: marks)
-    made = run(services, 12)
-    page = visit(f"/compare?sessions={','.join(map(str, made))}")
-    finished(page, 2)
-    lane = page.locator(".lanehead").nth(1)
-    thinking = "".join(lane.locator("i.thought").all_text_contents())
-    assert thinking.startswith(marks.opens)
-    assert marks.closes in thinking
-    expect(lane).to_contain_text(re.compile(r"Thinking: \d+ tokens, strongest sensitivity .*; Answer: \d+ tokens"))
-    thought = page.locator(".cmp-rows .cell.thought .w")
-    assert thought.first.evaluate("node => getComputedStyle(node).fontStyle") == "italic"
-    said = thought.evaluate_all("nodes => nodes.map((node) => node.title.endsWith(', thinking'))")
-    assert said
-    assert all(said)
-    table = services[ComparisonService].write_csv(made, (), tmp_path)
-    parts = {row["part"] for row in csv.DictReader(table.open(newline="", encoding="utf-8"))}
-    assert parts == {"thinking", "answer"}
 
 
 def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_keys(page, services, picture):
@@ -124,37 +99,6 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
         expect(page.locator(f"#plot-{name} .js-plotly-plot")).to_be_visible()
     assert faulty(page) == []
     picture(page, "compare-1440-light")
-
-
-@pytest.mark.slow
-def test_256_steps_are_drawn_and_walked_and_numbers_pictures_and_the_table_are_taken_away(visit, services, picture):
-    ids = run(services, 256)
-    page = ready(visit(f"/compare?sessions={ids[0]},{ids[1]}", width=1280, dark=True))
-    finished(page, 2)
-    assert rows(page).count() >= 256
-    rows(page).first.click()
-    page.keyboard.press("End")
-    expect(rows(page).last).to_be_focused()
-    expect(rows(page).last).to_be_in_viewport()
-    page.keyboard.press("PageUp")
-    expect(page.locator(".cmp-rows tr[tabindex='0']")).to_have_count(1)
-    opener = page.get_by_role("button", name="Changed tokens so far, numbers")
-    opener.click()
-    expect(opener).to_have_attribute("aria-expanded", "true")
-    expect(page.locator("#numbers-changed tbody tr")).to_have_count(rows(page).count())
-    expect(page.locator("#plot-sensitivity .js-plotly-plot .scatterlayer")).to_be_visible()
-    expect(page.locator("#plot-changed .js-plotly-plot")).to_be_visible()
-    picture(page, "compare-1280-dark")
-    for kind, word in (("png", "image"), ("svg", "SVG")):
-        with page.expect_download() as waiting:
-            page.get_by_role("button", name=f"Sensitivity over time, {word}").click()
-        assert waiting.value.suggested_filename == f"compare-sensitivity.{kind}"
-    with page.expect_download() as waiting:
-        page.locator("[data-cmp=csv]").click()
-    table = list(csv.DictReader(Path(waiting.value.path()).read_text("utf-8").splitlines()))
-    for chain, number in enumerate(ids, start=1):
-        written = [row["token"] for row in table if row["chain"] == str(chain) and row["token"]]
-        assert written == [step.token for step in services[AuditService].view(number).steps]
 
 
 @pytest.mark.slow
@@ -222,24 +166,6 @@ def test_stored_audits_are_searched_chosen_or_taken_from_the_library_and_kept_in
     compare.click()
     finished(page, 2)
     expect(page.locator("#cmp-rest .notes")).to_contain_text("different prompts")
-
-
-@pytest.mark.slow
-def test_siblings_open_beside_each_other_from_a_link(visit, services, address, picture):
-    page = ready(visit("/compare?session=1&branches=2,3,4", width=768))
-    finished(page, 3)
-    expect(page.locator(".lanehead h3")).to_have_text(["1 and", "2 he", "2 the"])
-    sizes = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
-    assert sizes[0] <= sizes[1]
-    across = page.locator(".across")
-    across.focus()
-    expect(across).to_be_focused()
-    picture(page, "compare-768-light")
-    shorter = services[AuditService].fork(1, 3, 1, " filed").branch_id
-    page.goto(f"{address}/compare?session=1&branches=3,{shorter}")
-    finished(page, 2)
-    expect(rows(page).nth(1).locator(".cell").nth(1)).to_contain_text("no token here")
-    expect(page.locator(".view").nth(1)).to_contain_text("its next token, its step 2")
 
 
 COLUMNS = tuple(
@@ -367,22 +293,3 @@ def test_an_earlier_comparison_is_opened_sorted_opened_by_row_downloaded_and_del
     expect(page.locator(".set-open")).to_be_hidden()
     assert not services[SetComparisonService].list()
     assert "set=" not in page.url
-
-
-@pytest.mark.slow
-def test_a_run_is_followed_cancelled_and_resumed(visit, services, tmp_path, monkeypatch):
-    rows = rows_held(monkeypatch, services)
-    page = visit(f"/compare?set={begun(services, tmp_path, 6)}")
-    first = page.locator(".set-progress li").first
-    expect(first).to_contain_text("0 of 6")
-    rows.release(2)
-    expect(first).to_contain_text("2 of 6")
-    cancel = page.get_by_role("button", name="Cancel")
-    cancel.click()
-    resume = page.get_by_role("button", name="Resume")
-    expect(resume).to_be_visible()
-    rows.release(18)
-    resume.click()
-    expect(first).to_contain_text("6 of 6")
-    expect(cancel).to_be_hidden()
-    expect(resume).to_be_hidden()

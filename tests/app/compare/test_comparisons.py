@@ -17,6 +17,7 @@ from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.policies import fitted
 from app.shared.step_words import fused_overruled
+from coft_core.text.thinking import ThinkingMarks
 from coft_core.types import Candidate, Span
 from db.types import NotFoundError
 from tests.app.conftest import calibrated_on
@@ -150,13 +151,21 @@ def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired, vanilla_a
     assert "same 8 tokens" in equal.sentence
 
 
-def test_branches_of_one_session_are_compared(wired, vanilla_and_coft):
+def test_branches_of_one_session_are_compared_and_thinking_is_told_from_the_answer(
+    wired, vanilla_and_coft, monkeypatch, tmp_path
+):
     _, coft = vanilla_and_coft
     view = wired[AuditService].view(coft)
     fork = wired[AuditService].fork(coft, view.branch_id, 2, view.steps[2].token_id ^ 1)
     result = wired[ComparisonService].compare([coft, coft], [view.branch_id, fork.branch_id])
     assert result.pairs[0].first_divergence == 2
     assert result.chains[0].branch.name == "main"
+    tokens = [step.token for step in view.steps]
+    monkeypatch.setattr("app.shared.thinking.thinking_marks", lambda *_: ThinkingMarks(tokens[1], tokens[3]))
+    thinking = run(wired)[0]
+    path = wired[ComparisonService].write_csv(thinking, (), tmp_path)
+    parts = {row["part"] for row in csv.DictReader(path.open(newline="", encoding="utf-8"))}
+    assert parts == {"thinking", "answer"}
     with pytest.raises(ServiceError, match="twice"):
         wired[ComparisonService].compare([coft, coft])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import numpy as np
@@ -10,13 +11,17 @@ import pytest
 
 from app.evaluate import coefficients
 from app.evaluate.coefficients import CoefficientService
+from app.evaluate.experiments.page import ExperimentHandlers
+from app.evaluate.items import outcome_bytes
 from app.evaluate.operations import evaluation_coefficients
-from app.evaluate.runs import EvaluationRequest, EvaluationView
+from app.evaluate.page import EvaluateHandlers
+from app.evaluate.runs import EvaluationRequest, EvaluationView, SuitePlan, plans_json
 from app.evaluate.terminal import print_coefficients
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Likelihood, Outcome, Scored, Unread
 from coft_core.suites.discrim_eval import GENDERS, RACES, DiscrimEvalExplicit, DiscrimEvalImplicit, mixed_effects
-from tests.app.evaluate.made import COFT, VANILLA, Questions
+from db.evaluations import EvaluationItemRecord, EvaluationsRepository
+from tests.app.evaluate.made import COFT, VANILLA, Questions, rights
 
 EXPLICIT = "discrim_eval_explicit"
 
@@ -118,3 +123,30 @@ def test_what_has_no_such_model_is_refused(kept, service):
     kept.given = {"COFT": (Outcome("1", "1", {}, (Unread("It is too long."),)),)}
     with pytest.raises(ServiceError, match="No item of DiscrimEval, said outright is read yet"):
         service.coefficients(1)
+
+
+def keep(wired):
+    """The number of a stored evaluation of two suites, one of which has such a model."""
+    store, made = wired[EvaluationsRepository], {EXPLICIT: answers(0), "piqa": rights("rwrwr")}
+    plans = tuple(
+        SuitePlan(suite, suite, "folder", "", {}, "", len(own), 8, {0: 0}, {0: len(own)}) for suite, own in made.items()
+    )
+    request = EvaluationRequest("decisions", tuple(made), (VANILLA, COFT), "tiny", (0,))
+    number = store.add("decisions", asdict(request), plans_json(plans)).id
+    for suite, label in itertools.product(made, ("Vanilla", "COFT")):
+        keys = {f"{suite}{label}{at}": own for at, own in enumerate(made[suite])}
+        records = [
+            EvaluationItemRecord(suite=suite, method=label, seed=0, place=at, item=own.item, key=key)
+            for at, (key, own) in enumerate(keys.items())
+        ]
+        store.keep(number, records, {key: outcome_bytes(own) for key, own in keys.items()})
+    return number
+
+
+def test_the_page_offers_them_where_there_are_any_and_tells_how_far_they_are(wired):
+    number, handlers = keep(wired), EvaluateHandlers(wired, ExperimentHandlers(wired))
+    offered = [handlers.offered(number, suite)[0].visible for suite in (EXPLICIT, "piqa", "")]
+    assert offered == [True, False, False]
+    first, second, (busy, table) = handlers.fitted(number, EXPLICIT, "floor")
+    assert ["of 2" in told for told, _ in (first, second)] == [True, True]
+    assert (busy, table.count("<tr"), "Tamkin et al. 2023" in table) == ("", 8, True)

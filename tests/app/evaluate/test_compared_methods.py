@@ -47,7 +47,7 @@ def test_a_short_name_is_a_method(text, label, changes, own):
 TEXTS = st.text() | st.text(" ,=\"'\\\\:\n\tn“ab", max_size=12)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
 @given(system=TEXTS, begun=TEXTS, hint=TEXTS)
 def test_every_text_survives_in_a_methods_options(system, begun, hint):
     texts = {"system_prompt": system, "prefill": begun, "mask_hint": hint}

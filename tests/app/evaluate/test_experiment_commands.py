@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from app.bootstrap import services
 from app.evaluate.experiments.figures import INSTEAD, Experiment
 from app.evaluate.experiments.grid import Paper, Value
 from app.evaluate.experiments.named import EXPERIMENTS
+from app.evaluate.experiments.page import ExperimentHandlers
 from app.evaluate.experiments.service import ExperimentRequest, ExperimentService
 from app.evaluate.experiments.speed import SpeedRun, SpeedTable
 from app.evaluate.experiments.tables import Column, FiguresTable
@@ -192,6 +194,16 @@ def test_speed_alone_is_measured_by_a_run_that_goes_on_where_it_was_stopped(wire
     assert [head.title for head, _ in table.layout.lines] == ["Vanilla", "Ours"]
     with pytest.raises(ServiceError, match="nothing to resume"):
         evaluations.resume(number)
+    handlers = ExperimentHandlers(wired)
+    assert ("Mine (Table 9)", "mine") in handlers.choices()
+    pickers = handlers.chosen("mine", "")[:3]
+    assert not any(column.visible for column in pickers)
+    assert "Table 9" in handlers.chosen("mine", "")[3].value
+    assert [part.visible for part in handlers.opened(number)[::2]] == [True, False]
+    shown, picture, notes = handlers.table(number, 0, "floor")
+    assert ("Vanilla" in shown, picture.visible, "Measured on" in notes) == (True, True, True)
+    assert handlers.table(None, 0, "floor")[0] == ""
+    assert Path(handlers.export(number, "floor", "csv")).read_text("utf-8").startswith("table,row,source")
 
 
 def test_programs_name_a_shipped_experiment_in_place_of_suites_and_methods(wired, experiments):

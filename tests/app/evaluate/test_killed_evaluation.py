@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 
-import pytest
 from sqlalchemy import select
 
 from app.bootstrap import services
 from app.settings import Settings
-from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from coft_core.suites.reading import Reader
 from db.evaluations import calibrations, contents, items
@@ -88,17 +85,3 @@ def test_a_killed_evaluation_goes_on_and_keeps_the_same_bytes(tmp_path):
         number = evaluations.submit(ASKED)
         assert wired[JobService].wait(evaluations.view(number).job.id).status == "done"
         assert kept(wired) == resumed
-
-
-@pytest.mark.slow
-def test_a_living_run_is_not_resumed_by_another_process_and_a_killed_one_is_at_once(tmp_path):
-    with running_until(tmp_path / "store.db", 2) as process, opened(tmp_path / "store.db") as wired:
-        evaluations = evaluations_of(wired)
-        assert (evaluations.view(1).running, evaluations.view(1).resumable) == (True, False)
-        with pytest.raises(ServiceError, match=str(process.pid)):
-            evaluations.resume(1)
-        process.kill()
-        # Nobody has asked yet how it ended.
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert (evaluations.view(1).running, evaluations.view(1).resumable) == (False, True)
-        assert wired[JobService].wait(evaluations.resume(1)).status == "done"

@@ -259,15 +259,6 @@ def test_notes_count_what_is_missing_from_figures():
         assert untold not in said
 
 
-def test_seeds_of_suites_that_draw_no_text_are_said_to_draw_nothing():
-    written = [text("a", 0.5, seed=0), text("a", 0.5, seed=1)]
-    for found, begun in (([*rights("rw", 0), *rights("rw", 1)], "No text is drawn in Questions: "), (rights("rw"), "")):
-        given = [questions("COFT", found), *([texts("COFT", written)] if begun else [])]
-        said = words.deterministic_sentence(main_table([QUESTIONS, HARM], [COFT], given))
-        assert said.startswith(begun)
-        assert bool(said) == bool(begun)
-
-
 def test_calibrations_that_say_nothing_are_told_together_where_suite_seeds_and_reason_are_the_same():
     silent = [("A", 0, "few"), ("B", 0, "few"), ("A", 1, "few"), ("B", 1, ""), ("C", 0, "few"), ("C", 1, "few")]
     notes = [

@@ -9,8 +9,8 @@ import pypdf
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.report.panel import EXPORTS
-from app.report.service import SUFFIXES
+from app.report.panel import MENU
+from app.report.service import EXPORTS
 from app.shared.wiring import Services
 from tests.story.seed import say
 
@@ -18,8 +18,8 @@ QUESTION = "Does the pronoun change the text?"
 
 
 def test_every_report_that_there_is_is_offered_and_explained() -> None:
-    assert {kind for kind, _, _ in EXPORTS} == set(SUFFIXES)
-    assert all(why.endswith(".") for _, _, why in EXPORTS)
+    assert set(MENU) == set(EXPORTS)
+    assert all(own.about.endswith(".") for own in EXPORTS.values())
 
 
 def opened(page: Page) -> Page:
@@ -49,7 +49,7 @@ def exported(page: Page) -> None:
         opened(page)
         with page.expect_download() as waiting:
             page.get_by_role("menuitem", name=title).click()
-        assert waiting.value.suggested_filename == f"coft-audit-session-1{SUFFIXES[kind]}"
+        assert waiting.value.suggested_filename == f"coft-audit-session-1{EXPORTS[kind].suffix}"
 
 
 @pytest.mark.parametrize("kind", ["html", pytest.param("pdf", marks=pytest.mark.slow)])

@@ -16,7 +16,7 @@ from app.report import formal
 from app.report.formal import DEBIAN_LIBRARIES, pdf_of
 from app.report.service import ReportService
 from app.shared.errors import ServiceError
-from app.shared.formal_reports import AuditedBatch, GroupRate, RateTable, Statement
+from app.shared.formal_reports import AuditedBatch, ImpactRow, RateTable, Statement
 from coft_core.conformal.bins import BinEvenness
 from coft_core.conformal.part import OTHER_THRESHOLDS, ChainRecord, Iteration
 from coft_core.conformal.shift import Shift
@@ -32,16 +32,16 @@ BATCH = AuditedBatch(
     RateTable(
         "selection",
         (
-            GroupRate("men", 6, 3, 0.5, 0.118, 0.882, 1.0, False),
-            GroupRate("women", 5, 1, 0.2, 0.005, 0.716, 0.4, False),
+            ImpactRow("men", 6, 3, 0.5, 0.5, 0.118, 0.882, 1.0, True, False, ""),
+            ImpactRow("women", 5, 1, 0.5, 0.2, 0.005, 0.716, 0.4, False, False, ""),
         ),
         1, 0, 0, False, "hired", "rejected",
     ),
     RateTable(
         "scoring",
         (
-            GroupRate("men", 6, 4, 2 / 3, 0.223, 0.957, 1.0, False),
-            GroupRate("women", 5, 1, 0.2, 0.005, 0.716, 0.3, False),
+            ImpactRow("men", 6, 4, 0.5, 2 / 3, 0.223, 0.957, 1.0, True, False, ""),
+            ImpactRow("women", 5, 1, 0.5, 0.2, 0.005, 0.716, 0.3, False, False, ""),
         ),
         0, 1, 0, False, "", median=6.5,
     ),

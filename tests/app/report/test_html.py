@@ -114,11 +114,7 @@ def test_hostile_text_is_shown_as_text_and_hides_nothing(audited):
     assert "[U+202E]she" in text
 
 
-def test_thresholds_are_said_to_hold_or_to_be_missed_and_no_token_is_called_certified(audited, page_of):
-    for kind in ("joint", "factorized", "uninformative", "mismatch", "vanilla"):
-        for steps in chains_of(audited, audited.sessions[kind]):
-            said = [words.status_word(step) for step in steps] + [words.step_sentence(step) for step in steps]
-            assert not [text for text in said if "certified" in text]
+def test_a_session_is_certified_at_so_many_of_its_steps(audited, page_of):
     held = sum(step.certified for step in chains_of(audited, audited.sessions["joint"])[0])
     assert f"Certified at {held} of 7 steps" in page_of("joint").text
 

@@ -77,9 +77,7 @@ def test_a_report_says_the_method_and_a_method_that_was_changed_afterwards_no_lo
     page = audited.wired[ReportService].content(number, "html").decode()
     assert "Self-debiasing, Decay 20" in page
     assert policy_info("sdd").source in page
-    assert "Smallest factor of the method" in page
     assert "0.01 (default)" in page
-    assert "Self-debiasing, has no threshold" in page
     table = audited.wired[ReportService].csv(number)
     assert table.splitlines()[0].endswith(",parameters")
     assert '{""decay"": 20.0}' in table
@@ -110,10 +108,7 @@ def test_a_single_branch_audit_is_checked_and_exported_by_the_factual_reading_th
     session = max(item.id for item in audited.wired[SessionsRepository].list())
     page = audited.wired[ReportService].content(session, "html").decode()
     assert "likely enough in the prompt as typed" in page
-    assert "at the same time" not in page
     assert "lower probability" not in page
-    assert "probability as typed of the written token" in page
-    assert "likely enough in both readings" not in page
 
     def likelier(changed):
         row = next(row for row in changed["branches"][0]["steps"][0]["candidates"] if row["certified"])

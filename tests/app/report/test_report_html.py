@@ -18,9 +18,6 @@ from app.shared.audits import AuditSettings, StartAudit
 from coft_core.types import Span
 from tests.conftest import load_tiny
 
-PAPER_WIDTH = 680
-"""Pixels between the margins of an A4 page."""
-
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -68,14 +65,3 @@ def test_charts_are_drawn_without_a_network_and_without_a_complaint(
     expect(page.get_by_role("heading", name="What is not claimed")).to_be_visible()
     assert said == []
     assert asked == []
-
-
-@pytest.mark.slow
-def test_the_report_fits_a_sheet_of_paper_and_a_narrow_screen(opened: tuple[Page, list[str], list[str]]) -> None:
-    page, _, _ = opened
-    expect(page.locator(".stepschart").first).to_be_visible()
-    for width, media in ((PAPER_WIDTH, "print"), (390, "screen")):
-        page.emulate_media(media=media)
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, media
-    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")

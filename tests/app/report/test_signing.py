@@ -35,27 +35,27 @@ def renamed(report, files):
 
 
 def test_a_bundle_or_a_report_verifies_with_the_key_that_signed_it_alone(audited, checker, key, tmp_path):
-    found = checked(checker, audited.bundles["joint"], tmp_path, key)
+    found = checked(checker, audited.bundles["empty"], tmp_path, key)
     assert found.ok
     assert check_named(found, "Signature").status == "passed"
     assert not [item for item in found.beyond if item.fields == ("signatures",)]
     path = tmp_path / "report.json"
-    path.write_text(audited.wired[ReportService].json(audited.sessions["joint"]))
+    path.write_text(audited.wired[ReportService].json(audited.sessions["empty"]))
     assert checker.verify(path).ok
     assert set(failures(checker.verify(path, key=key))) == {"Signature"}
     key.write_text(Signer(tmp_path / "other" / "key.pem").public_key)
-    assert set(failures(checked(checker, audited.bundles["joint"], tmp_path, key))) == {"Signature"}
+    assert set(failures(checked(checker, audited.bundles["empty"], tmp_path, key))) == {"Signature"}
 
 
 def test_a_consistently_rebuilt_forgery_passes_without_a_key_and_fails_with_it_whoever_signed_it(
     audited, checker, key, tmp_path
 ):
-    forgery = rebuilt(audited.bundles["joint"], renamed, tmp_path)
+    forgery = rebuilt(audited.bundles["empty"], renamed, tmp_path)
     assert checked(checker, forgery, tmp_path, None).ok
     assert set(failures(checked(checker, forgery, tmp_path, key))) == {"Signature"}
     manifest = json.loads(files_of(forgery)[MANIFEST])
     own = Signer(tmp_path / "forger" / "key.pem").sign(manifest)
-    taken = json.loads(files_of(audited.bundles["joint"])[MANIFEST])["signatures"][0]
+    taken = json.loads(files_of(audited.bundles["empty"])[MANIFEST])["signatures"][0]
     for signature, sound in ((own, True), (taken, False)):
         manifest["signatures"] = [signature]
         signed = with_file(forgery, MANIFEST, json.dumps(manifest).encode())
@@ -66,12 +66,12 @@ def test_a_consistently_rebuilt_forgery_passes_without_a_key_and_fails_with_it_w
 def test_a_bundle_that_nobody_known_signed_does_not_pass_as_signed_and_fails_where_a_signature_is_required(
     audited, checker, key, tmp_path
 ):
-    manifest = json.loads(files_of(audited.bundles["joint"])[MANIFEST])
+    manifest = json.loads(files_of(audited.bundles["empty"])[MANIFEST])
     forger = Signer(tmp_path / "forger" / "key.pem")
     own = audited.wired[Signer].fingerprint
     for signer, signatures in (("", []), (forger.fingerprint, [forger.sign(manifest)])):
         bundle = with_file(
-            audited.bundles["joint"], MANIFEST, json.dumps({**manifest, "signatures": signatures}).encode()
+            audited.bundles["empty"], MANIFEST, json.dumps({**manifest, "signatures": signatures}).encode()
         )
         found = checked(checker, bundle, tmp_path, None)
         assert found.ok
@@ -80,14 +80,14 @@ def test_a_bundle_that_nobody_known_signed_does_not_pass_as_signed_and_fails_whe
         assert [item for item in found.beyond if item.fields == ("signatures",)]
         assert set(failures(checked(checker, bundle, tmp_path, None, require_signature=True))) == {"Signature"}
     for named, name in ((None, OWN), (key, "auditor"), (tmp_path, "auditor")):
-        found = checked(checker, audited.bundles["joint"], tmp_path, named, require_signature=True)
+        found = checked(checker, audited.bundles["empty"], tmp_path, named, require_signature=True)
         assert found.ok
         assert all(part in check_named(found, "Signature").detail for part in (own, name))
 
 
 def test_a_server_that_has_made_no_key_knows_none_and_makes_none(audited, tmp_path):
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'store.sqlite3'}", pipeline="none")
-    found = checked(verifier(settings), audited.bundles["joint"], tmp_path, None)
+    found = checked(verifier(settings), audited.bundles["empty"], tmp_path, None)
     assert (found.ok, check_named(found, "Signature").status) == (True, "unknown")
     assert not (tmp_path / KEY_FILE).exists()
 
