@@ -198,7 +198,7 @@ def test_speed_alone_is_measured_by_a_run_that_goes_on_where_it_was_stopped(wire
     assert ("Mine (Table 9)", "mine") in handlers.choices()
     pickers = handlers.chosen("mine", "")[:3]
     assert not any(column.visible for column in pickers)
-    assert "Table 9" in handlers.chosen("mine", "")[3].value
+    assert "It is small." in handlers.chosen("mine", "")[3].value
     assert [part.visible for part in handlers.opened(number)[::2]] == [True, False]
     shown, picture, notes = handlers.table(number, 0, "floor")
     assert ("Vanilla" in shown, picture.visible, "Measured on" in notes) == (True, True, True)
