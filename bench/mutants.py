@@ -46,7 +46,7 @@ PROBE = "reached_changed_line"
 RAN = "COFT_MUTANTS_RAN"
 """Names the folder that each test process writes into what its tests reached."""
 
-NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__", "docs")
+NOT_COPIED = shutil.ignore_patterns(".git", ".venv", "__pycache__")
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,

@@ -45,7 +45,7 @@ BUNDLES = """
 <p class="hint">The bundle of another server is verified, and its session opens read-only.</p>"""
 IMPORTED = """
 <p role="status"><a href="./?session={{ one.session_id }}">Session {{ one.session_id }}</a>
-{{ "stood here already" if one.already else "is imported" }}: {{ one.checks }} checks passed. {{ one.origin }}</p>
+{{ "was here already" if one.already else "is imported" }}: {{ one.checks }} checks passed. {{ one.origin }}</p>
 {% if one.signature.status == "unknown" %}
 <p class="notice" role="alert">Anybody can have made it, because it is {{ one.signature.detail }}.</p>
 {% endif %}"""
