@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import sys
 
 import pytest
 
