@@ -44,8 +44,9 @@ from coft_core.errors import CoftError
 from coft_core.fingerprint import same_digests
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.registry import method
+from coft_core.suites.reading import Reader
 from coft_core.text.detection import SpanDetector
-from coft_core.tuning.measure import ItemReader, Measured, TuningItem, measure_many
+from coft_core.tuning.measure import Measured, TuningItem, ask_of, measure_many
 from coft_core.tuning.sweep import LAMS, Variant, accuracy_floor, sweep, variants_of
 from coft_core.types import Example
 from db.jobs import JobRecord
@@ -175,12 +176,12 @@ def _seconds(work: TuningWork, variants: Sequence[Variant], clock: Callable[[], 
         models, scorers = work.host.further(first, work.model), work.host.scorers(first, work.model)
     except CoftError:
         return 0.0
-    model, room = work.model.dated(), work.host.memory.room()
+    model = work.model.dated()
+    reader = Reader(model, models, scorers, work.detector, work.host.memory.room(), encoding="apart")
+    policies = [variant.policy for variant in variants]
 
     def read(item: TuningItem) -> None:
-        reader = ItemReader(model, item, models, scorers, work.detector, room)
-        for variant in variants:
-            reader.choices(variant.policy)
+        reader.read([ask_of(model, item)], policies, [0])
 
     ordered = sorted(work.items.items, key=lambda item: len(item.prompt))
     tried = [ordered[int(share * len(ordered))] for share in TRIED]

@@ -22,7 +22,6 @@ from coft_core.experiments.speed import (
     overhead,
     peak_memory,
     rounds,
-    speed_over,
     summary,
 )
 from coft_core.model.language_model import LanguageModel
@@ -79,6 +78,14 @@ def speeds(work: Work, repeats: int, static: bool, bandwidth: float) -> dict[str
         "coft_overhead_over_vanilla": overhead(found, "coft", "vanilla"),
         "bandwidth_share": {name: bandwidth_share(work, ROWS[name], found, name, bandwidth) for name in ROWS},
         "peak_bytes_over_vanilla": over_vanilla(peaks),
+    }
+
+
+def speed_over(found: Sequence[Mapping[str, Timing]], method: str, other: str) -> dict[str, dict[str, float]]:
+    """How many times as fast a method is as another, round by round."""
+    return {
+        "wall_time": summary([turn[other].wall / turn[method].wall for turn in found]),
+        "processor_time": summary([turn[other].processor / turn[method].processor for turn in found]),
     }
 
 

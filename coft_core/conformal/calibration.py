@@ -32,7 +32,7 @@ from coft_core.conformal.part import (
     certifiable,
 )
 from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
-from coft_core.conformal.sequence import Sequences, SequenceThreshold
+from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
@@ -325,14 +325,6 @@ class Calibration:
     def sequence(self, alpha: float | None = None, horizon: int | None = None) -> SequenceThreshold:
         """Threshold of a joint mask for whole chains, see :meth:`coft_core.conformal.part.Part.sequence`."""
         return self.joint.sequence(alpha, horizon)
-
-    def sequences(self, alpha: float | None = None, horizon: int | None = None) -> Sequences:
-        """Thresholds for whole chains, one a part, at levels and for a horizon that all parts share (union bound)."""
-        shares = self._shares(alpha)
-        own_horizons = (part.sequence(shares[name]) for name, part in self.parts)
-        common = horizon or min((s.horizon for s in own_horizons if s.state == "calibrated"), default=None)
-        thresholds = tuple((name, part.sequence(shares[name], common)) for name, part in self.parts)
-        return Sequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
 
     def smallest_alpha(self) -> Certifiable:
         """The smallest levels that, shared out equally, give every part with any support a threshold."""

@@ -9,7 +9,6 @@ Otherwise that would favour short chains, which are cut less often, and they cou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -23,7 +22,6 @@ from coft_core.conformal.quantile import exact_alpha, minimum_contexts
 from coft_core.conformal.rule import Rule, Threshold
 from coft_core.conformal.values import UNKNOWN, CalibrationValues, draw_one_per_context
 from coft_core.errors import InvalidInputError
-from coft_core.types import Step
 
 HORIZON_SHARE = Fraction(9, 10)
 """Share of the contexts that must reach a horizon, or end before it, where none is asked for."""
@@ -170,45 +168,6 @@ def why_silent(sequence: SequenceThreshold, steps: int, finished: str | None) ->
         "context": "was cut at {}, where the model’s context is full",
     }.get(finished or "", "has {} and has not ended")
     return f"The chain {stopped.format(_counted(steps))}: the certificate of whole chains is for {sequence.applies}."
-
-
-@dataclass(frozen=True, slots=True)
-class Sequences:
-    """Thresholds for whole chains, one a part of a calibration: together they hold for a whole chain at ``alpha``."""
-
-    alpha: float
-    thresholds: tuple[tuple[str, SequenceThreshold], ...]
-
-    @property
-    def by_family(self) -> dict[str, SequenceThreshold]:
-        """Threshold by family."""
-        return dict(self.thresholds)
-
-    @property
-    def horizon(self) -> int:
-        """Steps of a chain that count, the least of any family: none says anything of longer ones."""
-        return min((threshold.horizon for _, threshold in self._calibrated), default=0)
-
-    @property
-    def _calibrated(self) -> tuple[tuple[str, SequenceThreshold], ...]:
-        return tuple((name, threshold) for name, threshold in self.thresholds if threshold.state == "calibrated")
-
-    @property
-    def applies(self) -> str:
-        """Which chains all families' certificates speak of."""
-        ended = all(threshold.lengths.ended for _, threshold in self._calibrated)
-        return chains_of(self.horizon, ended)
-
-    def certifies(self, steps: Sequence[Step], finished: str | None = None) -> bool | None:
-        """Whether each token reaches the threshold of each masked family; None where nothing can be said."""
-        calibrated = self._calibrated
-        taus = {name: threshold.log_tau for name, threshold in calibrated}
-        parts = [part for step in steps for part in step.families]
-        decoded_so = all(part.state not in ("mismatch", "none") for part in parts)
-        if not decoded_so or any(why_silent(threshold, len(steps), finished) for _, threshold in calibrated):
-            return None
-        supports = [(part.log_joint, taus[part.family]) for part in parts if part.family in taus]
-        return all(log_joint >= log_tau for log_joint, log_tau in supports) if supports else None
 
 
 def _counted(steps: int) -> str:

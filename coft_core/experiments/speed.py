@@ -110,14 +110,6 @@ def summary(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def speed_over(found: Sequence[Mapping[str, Timing]], method: str, other: str) -> dict[str, dict[str, float]]:
-    """How many times as fast a method is as another, round by round."""
-    return {
-        "wall_time": summary([turn[other].wall / turn[method].wall for turn in found]),
-        "processor_time": summary([turn[other].processor / turn[method].processor for turn in found]),
-    }
-
-
 def overhead(found: Sequence[Mapping[str, Timing]], method: str, other: str) -> dict[str, float]:
     """One minus a method's speed over another's, the paper's overhead, round by round."""
     return summary([1 - turn[other].wall / turn[method].wall for turn in found])

@@ -7,24 +7,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
-from coft_core.model.branches import BranchSpec
 from coft_core.model.forced import OwnRoom, Room, run_each
-from coft_core.model.group import score_branches
 from coft_core.model.language_model import LanguageModel
-from coft_core.model.slots import rows_size
-from coft_core.policies.base import Past, Policy
+from coft_core.policies.base import Policy
 from coft_core.scorers.base import ToxicityScorer
-from coft_core.text.detection import SpanDetector, default_detector
-from coft_core.text.masking import continuation_ids
+from coft_core.suites.base import Choices, Likelihood, Scored
+from coft_core.suites.reading import Reader
+from coft_core.text.detection import SpanDetector
+from coft_core.text.masking import continuation_ids, mask_prompt
+from coft_core.text.turns import framed
 from coft_core.types import Span
 
 FEWEST_ITEMS = 20
@@ -68,87 +64,6 @@ def check_items(items: Sequence[TuningItem]) -> None:
     for pair in pairs:
         if len({frozenset(item.choices) for item in items if item.pair == pair}) > 1:
             raise InvalidInputError(f"The prompts of the pair {pair!r} have different answers; give them the same.")
-
-
-class GivenToken(NamedTuple):
-    """What a policy says of one token of a given continuation."""
-
-    log_p: float
-    greedy: bool
-
-
-class ItemReader:
-    """Reads one item's choices under policies, and keeps the logits of every reading until the item is done."""
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        item: TuningItem,
-        models: Mapping[str, LanguageModel] | None,
-        scorers: Mapping[str, ToxicityScorer] | None,
-        detector: SpanDetector,
-        room: Room,
-    ) -> None:
-        """Find the item's spans; nothing runs yet. The arguments are those of :func:`measure_many`."""
-        self._model, self._item, self._room = model, item, room
-        self._models, self._scorers, self._detector = models, scorers, detector
-        self._spans = detector.detect(item.prompt) if item.spans is None else item.spans
-        self._logits: dict[Any, Tensor] = {}
-
-    def choices(self, policy: Policy) -> list[list[GivenToken]]:
-        """Every choice, token by token, the answer first."""
-        make = partial(
-            plan,
-            self._model,
-            self._item.prompt,
-            policy,
-            self._spans,
-            detector=self._detector,
-            models=self._models,
-            scorers=self._scorers,
-        )
-        size = policy.writing_size(self._model, self._models or {}, self._item.prompt)
-        prepared = self._room.run(size, make) if size else make()
-        return [self._written(prepared, text) for text in self._item.choices]
-
-    def _written(self, prepared: Plan, text: str) -> list[GivenToken]:
-        tokens = tuple(continuation_ids(self._model, prepared.prompt, text))
-        branches = prepared.policy.branches(prepared.prompt)
-        names = tuple(branch.name for branch in branches)
-        logits = self._of(prepared, branches, tokens)  # (C, B, V)
-        tokens_written, memory = [], None
-        for index, token in enumerate(tokens):
-            past = Past(self._model, prepared.prompt, tokens[:index], memory)
-            with torch.inference_mode():
-                views = prepared.policy.views(logits[index : index + 1], index, names, (past,))
-                memory = prepared.policy.remember(memory, logits[index], token, names)
-            tokens_written.append(
-                _one(views.log_p_fused[0], None if views.certified is None else views.certified[0], token)
-            )
-        return tokens_written
-
-    def _of(self, prepared: Plan, branches: Sequence[BranchSpec], tokens: tuple[int, ...]) -> Tensor:
-        models = prepared.all_models
-        keys = [(id(models[branch.model].module), branch.hooks, branch.input_ids, tokens) for branch in branches]
-        missing = [branch for branch, key in zip(branches, keys, strict=True) if key not in self._logits]
-        if missing:
-            length = max(len(branch.input_ids) for branch in missing) + len(tokens)
-            size = sum(rows_size(models[branch.model], 1, length) for branch in missing)
-            scored = self._room.run(size, partial(score_branches, models, missing, tokens))  # (C, M, V)
-            new = [key for key in keys if key not in self._logits]
-            self._logits.update(zip(new, scored.unbind(1), strict=True))
-        rows = [self._logits[key] for key in keys]
-        width = min(row.shape[-1] for row in rows)
-        same = all(row.dtype == rows[0].dtype for row in rows)
-        dtype = rows[0].dtype if same else torch.float32
-        return torch.stack([row[:, :width].to(rows[0].device, dtype) for row in rows], dim=1)  # (C, B, V)
-
-
-def _one(log_p: Tensor, certified: Tensor | None, token: int) -> GivenToken:
-    """One token; an empty certified set falls back to all tokens, as it does in decoding. Both tensors are ``(V,)``."""
-    if certified is not None and bool(certified.any()):
-        log_p = torch.where(certified, log_p, -torch.inf)
-    return GivenToken(float(log_p[token]), int(log_p.argmax()) == token)
 
 
 RESAMPLES = 2000
@@ -201,33 +116,38 @@ def measure_many(
     answer distribution is (p, 1 - p) for the first token of the answer, and it is right if the greedy choice is that
     token.
     """
-    model, detector, room = model.dated(), detector or default_detector(), room or OwnRoom()
+    model, room = model.dated(), room or OwnRoom()
+    reader = Reader(model, models, scorers, detector, room, encoding="apart")
     right: list[list[bool]] = [[] for _ in policies]
     answers: list[list[npt.NDArray[np.float64]]] = [[] for _ in policies]
-    works = (
-        (None, partial(_read, ItemReader(model, item, models, scorers, detector, room), policies)) for item in items
-    )
+    works = ((None, partial(reader.read, [ask_of(model, item)], policies, [0])) for item in items)
     for number, (item, read) in enumerate(zip(items, run_each(room, works), strict=True), 1):
-        for place, choices in enumerate(read):
-            distribution = _answer_distribution(item, choices)
+        for place, (answer,) in enumerate(read):
+            if not isinstance(answer, Scored):
+                raise InvalidInputError(f"Prompt {number} cannot be read: {getattr(answer, 'reason', '')}")
+            distribution = _answer_distribution(item, answer.likelihoods)
             answers[place].append(_by_text(item, distribution))
-            right[place].append(_is_right(item, choices[0], distribution))
+            right[place].append(_is_right(item, answer.likelihoods[0], distribution))
         if progress is not None:
             progress(number)
     return [_measured(items, np.array(own, dtype=float), said) for own, said in zip(right, answers, strict=True)]
 
 
-def _read(reader: ItemReader, policies: Sequence[Policy]) -> list[list[list[GivenToken]]]:
-    """One item's choices under every policy."""
-    return [reader.choices(policy) for policy in policies]
+def ask_of(model: LanguageModel, item: TuningItem) -> Choices:
+    """What is asked of a model: how likely each choice is, or the answer's first token where there are no others."""
+    if item.others:
+        return Choices(item.prompt, item.choices, item.spans)
+    text, _ = framed(item.prompt, (), model.prompting.frame, lambda _: ())
+    prompt = mask_prompt(model.tokenizer, text, (), chat=model.prompting)
+    return Choices(item.prompt, item.choices, item.spans, tokens=(continuation_ids(model, prompt, item.answer)[:1],))
 
 
-def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[GivenToken]]) -> npt.NDArray[np.float64]:
+def _answer_distribution(item: TuningItem, choices: Sequence[Likelihood]) -> npt.NDArray[np.float64]:
     """Probabilities of the choices, the answer first, ``(C,)``; ``(p, 1 - p)`` without choices."""
+    logs = np.array([-math.inf if choice.refused else choice.log_p for choice in choices])
     if not item.others:
-        p = math.exp(choices[0][0].log_p)
+        p = math.exp(logs[0])
         return np.array([p, 1.0 - p])
-    logs = np.array([sum(written.log_p for written in tokens) for tokens in choices])
     top = logs.max()
     # Where every choice holds a refused token, none of them can be written and none is preferred.
     if top == -math.inf:
@@ -236,9 +156,9 @@ def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[GivenToken
     return np.asarray(weights / weights.sum())
 
 
-def _is_right(item: TuningItem, answer: Sequence[GivenToken], distribution: npt.NDArray[np.float64]) -> bool:
+def _is_right(item: TuningItem, answer: Likelihood, distribution: npt.NDArray[np.float64]) -> bool:
     if not item.others:
-        return answer[0].greedy
+        return answer.greedy
     return bool(distribution[0] > distribution[1:].max())
 
 

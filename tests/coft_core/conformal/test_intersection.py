@@ -120,54 +120,6 @@ def family_step(family, log_joint, state="calibrated"):
     return FamilyStep(family, log_joint, log_joint, -2.0, True, state)
 
 
-class TestSequence:
-    @pytest.fixture
-    def made(self):
-        def chained(tau, contexts, length):
-            values = CalibrationValues(
-                np.full(contexts * length, tau),
-                np.tile(np.arange(length), contexts),
-                np.arange(contexts).repeat(length),
-            )
-            return Part(TOY_FINGERPRINT, 0.05, values)
-
-        return cc.Calibration(0.1, (("gender", chained(-2, 99, 6)), ("age", chained(-3, 99, 4))))
-
-    def test_each_family_has_its_threshold_at_its_share_for_a_common_length(self, made):
-        found = made.sequences()
-        assert found.by_family == {name: own.sequence(0.05, horizon=4) for name, own in made.parts}
-        assert (found.alpha, found.horizon) == (0.1, 4)
-        other = made.sequences(alpha=0.3, horizon=3)
-        assert {own.alpha for own in other.by_family.values()} == {0.15}
-        assert (other.alpha, other.horizon) == (0.3, 3)
-
-    def test_family_with_too_few_contexts_refuses_nothing(self, made):
-        alike = part(contexts=5).read(bin_width=8, max_position=256, bin_spacing="widening")
-        few = replace(made, parts=(made.parts[0], ("age", alike)))
-        found = few.sequences()
-        assert found.by_family["age"].reason
-        assert found.horizon == 6
-        assert found.certifies([step(family_step("gender", -1), family_step("age", -50))] * 6) is True
-        assert few.sequences(alpha=0.001).certifies([step(family_step("gender", -1))]) is None
-
-    def test_chain_is_certified_iff_every_token_reaches_every_familys_threshold_at_the_horizon(self, made):
-        found = made.sequences()
-        good = step(family_step("gender", -2), family_step("age", -3))
-        bad = step(family_step("gender", -2.5), family_step("age", -1))
-        assert found.certifies([good] * 4) is True
-        assert found.certifies([good, bad] * 2) is False
-        assert found.certifies([step(family_step("age", -3))] * 4) is True
-        assert found.certifies([step(family_step("race", -90))] * 4) is None
-        assert found.certifies([good] * 5) is None
-        good = step(family_step("gender", -2), family_step("age", -3))
-        for finished in (None, "end", "context"):
-            assert made.sequences().certifies([good] * 3, finished) is None
-        assert made.sequences(horizon=3).certifies([good] * 3) is True
-        found = made.sequences()
-        assert found.certifies([]) is None
-        assert found.certifies([step(family_step("age", -1, "mismatch"))] * 4) is None
-
-
 class TestNotes:
     def test_what_is_missing_is_said(self):
         verification = held_out([(200, 1, 0, True)])
