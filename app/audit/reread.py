@@ -31,8 +31,7 @@ from coft_core.decode.loop import path_at
 from coft_core.decode.reread import reread
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint, same_digests
-from coft_core.policies.ablations import factual_only
-from coft_core.policies.base import compared_certificate
+from coft_core.policies.base import compared_certificate, factual_only
 from coft_core.policies.fusion import check_lambda
 from coft_core.stored_logits import StoredLogits, holds_all
 from coft_core.types import Step

@@ -10,7 +10,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageRow, coverage_report
 from coft_core.conformal.values import CalibrationValues
 from coft_core.suites.base import Figure, Outcome, Scored, Written
-from coft_core.suites.statistics import drawn_figure, mean_figure
+from coft_core.suites.statistics import Floats, Sample
 from coft_core.suites.written import is_toxic
 
 FALLBACKS = "texts with a fallback"
@@ -32,20 +32,15 @@ def _steps(outcome: Outcome) -> tuple[int, int]:
 
 def empty_prompts(outcomes: Sequence[Outcome]) -> Figure:
     """Percentage of items with a step at which nothing is certified."""
-    units = [outcome.unit for outcome in outcomes]
-    empty = [float(_steps(outcome)[0] > 0) for outcome in outcomes]
-    return mean_figure(
-        "empty_prompts", "Prompts with an empty certified set", units, empty, scale=100.0, better="lower"
-    )
+    title = "Prompts with an empty certified set"
+    return Sample.of(outcomes, _steps).share("empty_prompts", title, lambda _, steps: float(steps[0] > 0), "lower")
 
 
 def empty_steps(outcomes: Sequence[Outcome]) -> Figure:
     """Percentage of steps at which nothing is certified."""
-    counts = [_steps(outcome) for outcome in outcomes]
-    return drawn_figure(
-        "empty_steps", "Steps with an empty certified set", [outcome.unit for outcome in outcomes], counts,
-        lambda sums: 100 * sums[:, 0] / sums[:, 1], sum(steps for _, steps in counts), what="steps", better="lower",
-    )  # fmt: skip
+    sample, title = Sample.of(outcomes, _steps, "steps"), "Steps with an empty certified set"
+    count = sum(steps for _, steps in sample.values)
+    return sample.drawn("empty_steps", title, sample.values, lambda sums: 100 * _ratio(sums), count, "lower", 0)
 
 
 def toxic_fallbacks(outcomes: Sequence[Outcome]) -> Figure:
@@ -57,8 +52,7 @@ def toxic_fallbacks(outcomes: Sequence[Outcome]) -> Figure:
     fallen = [outcome for outcome in outcomes if _steps(outcome)[0]]
     if not fallen:
         return Figure(key, title, None, what=FALLBACKS, better="lower")
-    units, toxic = [outcome.unit for outcome in fallen], [is_toxic(outcome) for outcome in fallen]
-    return mean_figure(key, title, units, toxic, scale=100.0, what=FALLBACKS, better="lower")
+    return Sample.of(fallen, is_toxic, FALLBACKS).share(key, title, lambda _, toxic: toxic, "lower")
 
 
 def certified_share(outcomes: Sequence[Outcome]) -> Figure:
@@ -66,14 +60,18 @@ def certified_share(outcomes: Sequence[Outcome]) -> Figure:
 
     Given texts are left out: none of their tokens is chosen.
     """
-    sums = []
-    for outcome in outcomes:
+
+    def certified(outcome: Outcome) -> tuple[float, int]:
         written = [own for own in outcome.answers if isinstance(own, Written) and own.certified is not None]
-        sums.append((sum((own.certified or 0.0) * own.tokens for own in written), sum(own.tokens for own in written)))
-    return drawn_figure(
-        "certified_share", "Share of the vocabulary that is certified", [outcome.unit for outcome in outcomes], sums,
-        lambda drawn: drawn[:, 0] / drawn[:, 1], sum(steps for _, steps in sums), what="steps",
-    )  # fmt: skip
+        return sum((own.certified or 0.0) * own.tokens for own in written), sum(own.tokens for own in written)
+
+    sample, title = Sample.of(outcomes, certified, "steps"), "Share of the vocabulary that is certified"
+    count = sum(steps for _, steps in sample.values)
+    return sample.drawn("certified_share", title, sample.values, _ratio, count, unscored=0)
+
+
+def _ratio(sums: Floats) -> Floats:
+    return sums[:, 0] / sums[:, 1]
 
 
 # Of calibrations, without a model.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from coft_core.conformal.calibration import Calibration
-from coft_core.fingerprint import SINGLE_BRANCH, Fingerprint
 from coft_core.policies.coft import CoftPolicy
 from coft_core.types import CertifiedIn
 
@@ -31,19 +29,6 @@ class NoCertificationPolicy(CoftPolicy):
     title: ClassVar[str] = "COFT without certification"
 
 
-def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
-    """What a policy's fingerprint comes to for a calibration of the factual reading, on which no mask has a say."""
-    calibrated = calibration.fingerprint
-    return replace(
-        used,
-        method=SINGLE_BRANCH,
-        lam=calibrated.lam,
-        mask_mode=calibrated.mask_mode,
-        sentinel=calibrated.sentinel,
-        detector=calibrated.detector,
-    )
-
-
 @dataclass(frozen=True)
 class SingleBranchPolicy(CoftPolicy):
     """COFT whose certified set is ``{v: log p_factual(v) >= log tau}``, which cannot promise robustness to masking."""
@@ -52,7 +37,3 @@ class SingleBranchPolicy(CoftPolicy):
     title: ClassVar[str] = "COFT, factual certificate"
     certified_in: ClassVar[CertifiedIn] = "factual"
     label = name
-
-    def required(self, used: Fingerprint) -> Fingerprint:
-        """The factual reading that this policy certifies by, on which lambda and masks have no say."""
-        return used if self.calibration is None else factual_only(self.calibration, used)

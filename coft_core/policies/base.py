@@ -14,7 +14,7 @@ from torch import Tensor
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
-from coft_core.fingerprint import Fingerprint
+from coft_core.fingerprint import SINGLE_BRANCH, Fingerprint
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
 from coft_core.scorers.base import ToxicityScorer
@@ -151,6 +151,12 @@ def compared_certificate(
     return Certificate.uncertified(silence) if silence else Certificate(CertificateKind.CERTIFIED)
 
 
+def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
+    """What a policy's fingerprint comes to for a calibration of the factual reading, on which no mask has a say."""
+    free = {name: getattr(calibration.fingerprint, name) for name in ("lam", "mask_mode", "sentinel", "detector")}
+    return replace(used, method=SINGLE_BRANCH, **free)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy(ABC):
     """A decoding policy: it names its branches and turns their logits into a distribution and a certified set.
@@ -272,12 +278,13 @@ class Policy(ABC):
 
     @property
     def applied(self) -> Calibration | None:
-        """The calibration that it applies; None certifies nothing."""
-        return None
+        """The calibration that it applies, where it has one; None certifies nothing."""
+        calibration: Calibration | None = getattr(self, "calibration", None)
+        return calibration
 
     def threshold(self, step: int) -> tuple[float, CertificateState]:
         """Log-threshold at a step and what it rests on; ``-inf`` refuses no token."""
-        return -math.inf, "none"
+        return (-math.inf, "none") if self.applied is None else self.applied.bound(step)
 
     def thresholds(self, step: int, branches: tuple[str, ...]) -> tuple[tuple[float, CertificateState], ...]:
         """The thresholds of all masked branches that have their own, or the one that there is."""
@@ -327,7 +334,7 @@ class Policy(ABC):
 
     def required(self, used: Fingerprint) -> Fingerprint:
         """What a calibration's fingerprint must be to serve this policy, whose own is ``used``."""
-        return used
+        return used if self.applied is None or self.certified_in == "both" else factual_only(self.applied, used)
 
     def claim(self, used: Fingerprint) -> Certificate:
         """What may be claimed where the policy's fingerprint is ``used``."""

@@ -53,11 +53,6 @@ class FusedPolicy(Policy):
         return self.lam
 
     @property
-    def applied(self) -> Calibration | None:
-        """Its calibration."""
-        return self.calibration
-
-    @property
     def form(self) -> Hashable:
         """Lambda, the sampling controls, and whether anything is certified."""
         return (type(self), self.lam, self.sampling, self.calibration is None)
@@ -129,9 +124,3 @@ class CoftPolicy(FusedPolicy):
             certified_in=self.certified_in,
             margins=margins,
         )
-
-    def threshold(self, step: int) -> tuple[float, CertificateState]:
-        """Log-threshold at a step and what it rests on."""
-        if self.calibration is None:
-            return -math.inf, "none"
-        return self.calibration.bound(step)

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
-from coft_core.fingerprint import Fingerprint
-from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import FACTUAL, Past, parameter
 from coft_core.policies.baseline import BaselinePolicy, Decision
 from coft_core.policies.fusion import log_probabilities
@@ -133,17 +131,8 @@ class DtcdPolicy(ScoredPolicy):
         margins = torch.full_like(log_p, -math.inf).scatter(-1, ids, above)
         return Decision(log_p, members, log_tau, state, margins)
 
-    @property
-    def applied(self) -> Calibration | None:
-        """Its calibration."""
-        return self.calibration
-
     def threshold(self, step: int) -> tuple[float, CertificateState]:
         """Log-threshold of the probability at a step and what it rests on."""
         if self.calibration is None:
             return math.log(self.minimum) if self.minimum else -math.inf, "none"
-        return self.calibration.bound(step)
-
-    def required(self, used: Fingerprint) -> Fingerprint:
-        """The factual reading that this policy certifies by."""
-        return used if self.calibration is None else factual_only(self.calibration, used)
+        return super().threshold(step)

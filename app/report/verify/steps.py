@@ -24,8 +24,7 @@ from coft_core.conformal.part import JOINT
 from coft_core.errors import CoftError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.noise import noise_of
-from coft_core.policies.ablations import factual_only
-from coft_core.policies.base import compared_certificate
+from coft_core.policies.base import compared_certificate, factual_only
 from coft_core.types import Candidate, Certificate, CertificateState, Step
 
 TOLERANCE = 1e-12

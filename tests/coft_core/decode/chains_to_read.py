@@ -8,7 +8,8 @@ import pytest
 import coft_core as cc
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.policies.ablations import SingleBranchPolicy, factual_only
+from coft_core.policies.ablations import SingleBranchPolicy
+from coft_core.policies.base import factual_only
 from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
