@@ -22,7 +22,7 @@ PACKED_BYTES = 1 << 30
 """Weights up to this are packed unless told otherwise: they are held twice."""
 
 LEAST_WEIGHTS = 1 << 16
-"""Numbers in a matrix from which packing pays for a single row, by measurement (``python -m bench.packed``)."""
+"""Numbers in a matrix from which packing pays for a single row, by measurement."""
 
 _jit: Any = torch.jit
 _KEPT_AS = "linear layers"

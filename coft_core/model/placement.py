@@ -44,7 +44,7 @@ def packed_product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 
 @cache
 def packs_single_rows() -> bool:
-    """Whether a single row too is multiplied faster by packed weights, by measurement (``python -m bench.packed``)."""
+    """Whether a single row too is multiplied faster by packed weights, by measurement."""
     return bool(torch.cpu.get_capabilities().get("avx512_f", False))
 
 
