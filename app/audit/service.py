@@ -48,7 +48,7 @@ from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
-from coft_core.text.thinking import ThinkingMarks, named_marks
+from coft_core.text.thinking import named_marks
 from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
@@ -62,47 +62,25 @@ KEPT_FINDINGS = 2_000
 class AuditService:
     """What a reviewer does with an audit."""
 
-    def __init__(
-        self,
-        sessions: SessionsRepository,
-        thresholds: Thresholds,
-        host: ModelHost,
-        detectors: Detectors,
-        pool: RolloutPool,
-        full_logits_kb: int = 0,
-        metrics: Metrics | None = None,
-        marks: Sequence[ThinkingMarks] = (),
-        room: DiskRoom | None = None,
-    ) -> None:
-        """Wire the service; a step's logits are kept if they take at most ``full_logits_kb``.
-
-        ``marks`` of thinking are looked for before the known ones. Without ``room`` the store may grow.
-        """
-        self._sessions = sessions
-        self._room = room
-        self._host = host
-        self._detectors = detectors
-        self.masked_families = detectors.masked_families
+    def __init__(self, services: Services) -> None:
+        self._sessions, self._host = services[SessionsRepository], services[ModelHost]
+        self._room, self._detectors = services[DiskRoom], services[Detectors]
+        self.masked_families = self._detectors.masked_families
         """Families that are masked unless the settings say otherwise."""
-        self._planner = Planner(thresholds, detectors, host, full_logits_kb, marks)
-        self._live = LiveBranches(sessions, self._planner, host, detectors, pool, metrics or Metrics())
-        self._views = AuditViews(sessions, thresholds, detectors)
-        self.model, self.loading = host.describe, host.loading
-        fitting = Fitting(thresholds, detectors, host)
+        thresholds, settings = services[Thresholds], services.settings
+        marks = named_marks(settings.thinking_marks)
+        self._planner = Planner(thresholds, self._detectors, self._host, settings.full_logits_kb, marks)
+        self._live = LiveBranches(
+            self._sessions, self._planner, self._host, self._detectors, services[RolloutPool], services[Metrics]
+        )
+        self._views = services[AuditViews]
+        self.model, self.loading = self._host.describe, self._host.loading
+        fitting = services[Fitting]
         self.fit, self.adopt = fitting.fit, fitting.adopt
         self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()
         self._locks_lock = Lock()
         self._pauses: defaultdict[InProject, set[Event]] = defaultdict(set)
         self._findings: ProjectCache[int, tuple[datetime, str]] = ProjectCache(KEPT_FINDINGS)
-
-    @classmethod
-    def wired(cls, services: Services) -> AuditService:
-        """Built from the program's services."""
-        return cls(
-            services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
-            services[RolloutPool], services.settings.full_logits_kb, services[Metrics],
-            named_marks(services.settings.thinking_marks), services[DiskRoom],
-        )  # fmt: skip
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
         """Sensitive spans of a text, sorted and disjoint, suggested ones included; None takes the usual settings."""
@@ -120,8 +98,7 @@ class AuditService:
 
     def start(self, request: StartAudit) -> AuditView:
         """Begin a session without a step."""
-        if self._room is not None:
-            self._room.require()
+        self._room.require()
         settings = request.settings
         model = self._host.get(settings.model)
         before = None if request.repeats is None else self._sessions.get(request.repeats)

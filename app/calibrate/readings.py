@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from app.shared.audits import (
     CalibrationView,
@@ -24,8 +22,6 @@ from coft_core.conformal.sequence import ChainCoverage
 KEPT = 128
 """Results that do not depend on alpha and are kept between readings."""
 
-T = TypeVar("T")
-
 
 class CalibrationReadings:
     """Reads stored calibrations; what does not depend on alpha is worked out once."""
@@ -33,8 +29,7 @@ class CalibrationReadings:
     def __init__(self, store: CalibrationStore) -> None:
         self._store = store
         # What is stored under a number never changes, and no number is given twice.
-        self._kept: ProjectCache[tuple[object, ...], object] = ProjectCache(KEPT)
-        self._lock = Lock()
+        self._kept: ProjectCache[tuple[object, ...], Any] = ProjectCache(KEPT)
 
     def view(self, calibration_id: int, asked: ReadingRequest | None = None) -> CalibrationView:
         """A calibration read as asked."""
@@ -53,9 +48,9 @@ class CalibrationReadings:
             tokens=len(part.values),
             fingerprint=tuple((name, str(value)) for name, value in whole.fingerprint.to_dict().items()),
             fingerprint_digest=whole.fingerprint.digest,
-            log_values=self._once(("log values", *reading), lambda: log_values(part)),
+            log_values=self._kept.once(("log values", *reading), lambda: log_values(part)),
             reading=whole.reading,
-            smallest_alpha=self._once(("smallest alpha", *reading), whole.smallest_alpha),
+            smallest_alpha=self._kept.once(("smallest alpha", *reading), whole.smallest_alpha),
             sequence=part.sequence() if joint else None,
             notes=whole.notes,
             groups=dict(everyone.parts)[name].groups,
@@ -68,15 +63,6 @@ class CalibrationReadings:
             sequence_coverage=chain_rows(part.sequence_coverage()) if joint else (),
             coverage_by_step=tuple(whole.coverage.steps),
         )
-
-    def _once(self, key: tuple[object, ...], work_out: Callable[[], T]) -> T:
-        with self._lock:
-            if key in self._kept:
-                return cast(T, self._kept[key])
-        result = work_out()
-        with self._lock:
-            self._kept[key] = result
-        return result
 
 
 def read(stored: Calibration, asked: ReadingRequest) -> Calibration:

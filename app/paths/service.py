@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
-from threading import Lock
 from typing import Literal
 
 from app.audit.service import AuditService
@@ -58,7 +57,6 @@ class PathsService(RunOfJobs[PathsView]):
         self._audits, self._planner = services[AuditService], services[Planner]
         self._marks = named_marks(services.settings.thinking_marks)
         self._analyses: ProjectCache[tuple[int, str, int], Analysis] = ProjectCache(ANALYSES)
-        self._lock = Lock()
 
     def worlds(self, request: PathsRequest) -> tuple[World, ...]:
         """The worlds that a request asks for, for reading; needs no model."""
@@ -90,14 +88,7 @@ class PathsService(RunOfJobs[PathsView]):
 
     def analysis(self, view: PathsView) -> Analysis:
         """What is computed of a run; the newest are kept."""
-        key = (view.id, view.status, view.drawn)
-        with self._lock:
-            if (kept := self._analyses.get(key)) is not None:
-                return kept
-        analysis = analysis_of(view)
-        with self._lock:
-            self._analyses[key] = analysis
-        return analysis
+        return self._analyses.once((view.id, view.status, view.drawn), lambda: analysis_of(view))
 
     def open_path(self, run_id: int, world: int, number: int) -> OpenedPath:
         """Draw a path again as an audit of its own, with its seed, and say how far it is the same.

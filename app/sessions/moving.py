@@ -27,11 +27,6 @@ class SessionMoves:
         self._audits = services[AuditService]
         self._trail = services[TrailRepository]
 
-    @classmethod
-    def wired(cls, services: Services) -> SessionMoves:
-        """Built from the program's services."""
-        return cls(services)
-
     def targets(self) -> Sequence[ProjectRecord]:
         """The other projects that whoever asks sees; none for a token that opens one project alone."""
         visitor, account = present(), present_account()

@@ -171,11 +171,6 @@ class SessionLibrary:
         self._reports = services[ReportService]
         self._detectors = services[Detectors]
 
-    @classmethod
-    def wired(cls, services: Services) -> SessionLibrary:
-        """Built from the program's services."""
-        return cls(services)
-
     def search(self, query: LibraryQuery) -> LibraryPage:
         """A page of the sessions that a query finds; the last page where it asks for a later one."""
         total, size = self._library.count(query), query.page_size

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobContext, JobFunction, JobService, JobView, require_own, whereabouts
@@ -36,11 +36,6 @@ class LongRun(ABC):
 
     def __init__(self, services: Services) -> None:
         self.jobs, self.host, self.workers = services[JobService], services[ModelHost], services[WorkerPool]
-
-    @classmethod
-    def wired(cls, services: Services) -> Self:
-        """Built from the program's services."""
-        return cls(services)
 
     @abstractmethod
     def list(self) -> Sequence[Any]:

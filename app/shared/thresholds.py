@@ -73,7 +73,6 @@ class Thresholds:
         """Gives a calibration as it was made."""
         self._beginnings = Beginnings(sessions)
         self._readings: ProjectCache[tuple[int, float, str | None], Calibration] = ProjectCache(READINGS)
-        self._lock = Lock()
 
     def of(self, settings: AuditSettings) -> Calibration | None:
         """The calibration of the settings at their risk level and for their group; None if they name none."""
@@ -86,13 +85,7 @@ class Thresholds:
             return None
         stored = self.stored(settings.calibration_id)
         key = (settings.calibration_id, settings.alpha, settings.group)
-        with self._lock:
-            if (known := self._readings.get(key)) is not None:
-                return known
-        reading = reading_for(stored, settings)
-        with self._lock:
-            self._readings[key] = reading
-        return reading
+        return self._readings.once(key, lambda: reading_for(stored, settings))
 
     def summary(self, calibration_id: int | None) -> CalibrationSummary | None:
         """A calibration in a line; None if there is none, or if it has been deleted."""

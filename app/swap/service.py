@@ -124,11 +124,6 @@ class SwapService:
         self._running: dict[InProject, SwapWatch] = {}
         self._kept: ProjectCache[int, KeptSwap] = ProjectCache(KEPT)
 
-    @classmethod
-    def wired(cls, services: Services) -> SwapService:
-        """Built from the program's services."""
-        return cls(services)
-
     def variants(self, request: SwapRequest) -> tuple[Variant, ...]:
         """The variants that a request compares, for reading and correcting; needs no model."""
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
