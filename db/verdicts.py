@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
@@ -15,7 +15,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, sel
 
 from db.audits import branches, imported_sessions, own_branch, require_own, sessions
 from db.tables import Store, add_row, change_row, columns, field_values, fields_in, find, numbered_table, project_column
-from db.types import ConflictError, utc_now
+from db.types import ConflictError, JsonObject, utc_now
 
 FORMAT = 1
 """Version of what goes into a digest; it never changes for entries that are written."""
@@ -214,6 +214,16 @@ class Tombstone:
     entries: int
     head: str
     deleted_at: datetime
+
+    @property
+    def line(self) -> str:
+        """What it says, on one line."""
+        return f"session {self.session_id}  {self.entries:>4} entries  {self.deleted_at:%Y-%m-%d %H:%M}  {self.head}"
+
+    @property
+    def plain(self) -> JsonObject:
+        """What it says, as plain JSON."""
+        return {**asdict(self), "deleted_at": self.deleted_at.isoformat()}
 
 
 tombstones = numbered_table(

@@ -410,17 +410,10 @@ def delete_project(wired: Services, name: str, repeated: str = "") -> str:
 
 
 def _print_left(found: Sequence[Tombstone]) -> None:
-    for item in found:
-        print(f"session {item.session_id}  {item.entries:>4} entries  {item.deleted_at:%Y-%m-%d %H:%M}  {item.head}")
-    if not found:
-        print("No project with verdicts has been deleted.")
+    print("\n".join(item.line for item in found) or "No project with verdicts has been deleted.")
 
 
-@command(
-    "projects deleted",
-    json=lambda found: [{**asdict(item), "deleted_at": item.deleted_at.isoformat()} for item in found],
-    text=_print_left,
-)
+@command("projects deleted", json=lambda found: [item.plain for item in found], text=_print_left)
 def deleted_projects(wired: Services) -> Sequence[Tombstone]:
     """What verdict logs of deleted projects have left: session, entries, digest of the newest one, and when."""
     return wired[ProjectService].left()

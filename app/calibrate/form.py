@@ -11,23 +11,25 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.shared.audits import FAMILY_NAMES, CalibrationRequest
+from app.shared.audits import CALIBRATING, FAMILY_NAMES, CalibrationRequest
 from app.shared.components import hint, markup, upload
 from app.shared.decoding import FRAMED
 from app.shared.markup import laid_out
 from app.shared.prompt_form import SOURCES
 from app.shared.prompt_words import family_choices, list_choices
-from app.shared.settings_rail import frame_settings, prompt_format, terms
+from app.shared.settings_rail import frame_settings, prompt_format, setting_control, terms
 from coft_core.types import FAMILIES
 
 SHARES = tuple(f"share_{family}" for family in FAMILIES)
 """Fields that hold each family's share of alpha."""
 
+SAMPLING = ("temperature", "top_p", "top_k")
+
 FIELDS = (
     "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
     "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
     "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
-    "temperature", "top_p", "top_k", "by_group", "verification_share", *FRAMED, "seed",
+    *SAMPLING, "by_group", "verification_share", *FRAMED, "seed",
 )  # fmt: skip
 """The form's fields in the order of its controls."""
 
@@ -44,6 +46,8 @@ WEIGHTED = ("column", "estimated")
 """Where shift weights can come from; chains cannot be recorded under weights."""
 
 Fields = Mapping[str, Any]
+
+USUAL = CalibrationRequest(name="")
 
 
 def fields_from(values: Sequence[object]) -> dict[str, Any]:
@@ -79,10 +83,9 @@ def calibration_request(
 ) -> CalibrationRequest:
     """The request that the form makes; fields that do not apply are left as they usually are."""
     applies = applicable(fields)
-    usual = CalibrationRequest(name="")
-    numbers: dict[str, Any] = {name: int(_or_usual(fields, name, usual)) for name in WHOLE}
-    numbers |= {name: float(_or_usual(fields, name, usual)) for name in EXACT}
-    numbers |= {name: getattr(usual, name) for name in ("draws", "bin_width") if not applies[name]}
+    numbers: dict[str, Any] = {name: int(_or_usual(fields, name)) for name in WHOLE}
+    numbers |= {name: float(_or_usual(fields, name)) for name in EXACT}
+    numbers |= {name: getattr(USUAL, name) for name in ("draws", "bin_width") if not applies[name]}
     return CalibrationRequest(
         name=str(fields["name"] or "").strip() or usual_name,
         model=str(fields["model"]),
@@ -141,8 +144,8 @@ def _text(value: object) -> str | None:
     return str(value or "").strip() or None
 
 
-def _or_usual(fields: Fields, name: str, usual: CalibrationRequest) -> Any:
-    return getattr(usual, name) if fields[name] is None else fields[name]
+def _or_usual(fields: Fields, name: str) -> Any:
+    return getattr(USUAL, name) if fields[name] is None else fields[name]
 
 
 LAYOUTS = [
@@ -153,16 +156,6 @@ LAYOUTS = [
 ]
 SPLITS = [("equally", "equal"), ("by hand", "hand")]
 MODES = [("Hard: the sentinel in place of the words", "hard"), ("Soft: a neutral hint in their place", "soft")]
-ESTIMATORS = [
-    ("hierarchical: all tokens, whole contexts", "hierarchical"),
-    ("one per context: one token each", "one_per_context"),
-    ("pooled: as in the paper, for comparison only", "pooled"),
-]
-SPACINGS = [
-    ("none: each step has its own, as far as the contexts allow", "finest"),
-    ("1, 2, 3–4, 5–8, then wider: the first steps differ most", "widening"),
-    ("the same number throughout, as in the paper", "even"),
-]
 SHIFTS = [
     ("They are like these prompts", "none"),
     ("They may differ: at most ρ times likelier than here", "rho"),
@@ -192,15 +185,15 @@ class CalibrationForm:
 
 def calibration_form(families: tuple[str, ...]) -> CalibrationForm:
     """Place the controls with their defaults; ``families`` are those that are masked."""
-    form, usual = CalibrationForm(), CalibrationRequest(name="")
-    _first(form, usual)
+    form = CalibrationForm()
+    _first(form)
     folds: tuple[tuple[str, str, Callable[[], None]], ...] = (
-        ("Mask", "mask", lambda: _mask(form, usual, families)),
-        ("Estimator and positions", "estimator", lambda: _estimator(form, usual)),
+        ("Mask", "mask", lambda: _mask(form, families)),
+        ("Estimator and positions", "estimator", lambda: _estimator(form)),
         ("Prompts that will be audited", "shift", lambda: _shift(form)),
-        ("Sampling", "sampling", lambda: _sampling(form, usual)),
+        ("Sampling", "sampling", lambda: _put(form, *SAMPLING)),
         ("Prompt format", "format", lambda: prompt_format(form.controls)),
-        ("Groups, check and record", "check", lambda: _check(form, usual)),
+        ("Groups, check and record", "check", lambda: _check(form)),
     )
     for title, name, place in folds:
         with gr.Accordion(title, open=False, elem_classes=["fold"], elem_id=f"fold-{name}"):
@@ -208,35 +201,39 @@ def calibration_form(families: tuple[str, ...]) -> CalibrationForm:
     return form
 
 
-def _slider(low: float, high: float, value: float, **how: Any) -> gr.Slider:
-    return gr.Slider(low, high, value, buttons=[], min_width=0, **how)
+def _put(form: CalibrationForm, *names: str, **how: Any) -> None:
+    """Place the controls of settings as they are declared, but for what ``how`` says."""
+    for name in names:
+        said = CALIBRATING[name]
+        own = {"min_width": 0} if said.control == "Slider" else {}
+        form.controls[name] = setting_control(said, **{"value": getattr(USUAL, name), **own, **how})
+        if name in BOXES:
+            form.boxes[name] = form.controls[name]
 
 
-def _first(form: CalibrationForm, usual: CalibrationRequest) -> None:
+def _first(form: CalibrationForm) -> None:
     put = form.controls
     with gr.Row(elem_classes=["twin"]):
         put["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, min_width=0)
         put["model"] = gr.Dropdown(
-            [("demo, embedded", "demo")], value=usual.model, label="Model", allow_custom_value=True, min_width=0
+            [("demo, embedded", "demo")], value=USUAL.model, label="Model", allow_custom_value=True, min_width=0
         )
     put["source"] = gr.Radio(
-        SOURCES, value=usual.source, label="Contexts come from", elem_classes=["stacked"], elem_id="source"
+        SOURCES, value=USUAL.source, label="Contexts come from", elem_classes=["stacked"], elem_id="source"
     )
     with gr.Column(visible=False, elem_classes=["box"], elem_id="rollouts") as form.boxes["rollouts"]:
         with gr.Row(elem_classes=["twin"]):
-            put["max_iterations"] = _slider(2, 12, usual.max_iterations, step=1, label="Rounds at most")
-            put["tolerance"] = _slider(0.001, 0.1, usual.tolerance, step=0.001, label="Settled within")
+            _put(form, "max_iterations", "tolerance")
         hint("Rounds are repeated until no τ changes by more than “settled within”.")
-    put["max_new_tokens"] = form.boxes["length"] = _slider(
-        8, 512, usual.max_new_tokens, step=1, label="Steps of a chain", visible=False
-    )
+    _put(form, "max_new_tokens", minimum=8, maximum=512, label="Steps of a chain", visible=False)
+    form.boxes["length"] = put["max_new_tokens"]
     with gr.Row(elem_classes=["twin"]):
-        put["alpha"] = _slider(0.001, 0.5, usual.alpha, step=0.001, label="Alpha")
-        put["lam"] = _slider(0, 1, usual.lam, step=0.01, label="Lambda")
+        _put(form, "alpha", maximum=0.5)
+        _put(form, "lam", elem_classes=None)
     hint("Alpha: true tokens that may be missed. Lambda: weight of the masked view.")
 
 
-def _mask(form: CalibrationForm, usual: CalibrationRequest, families: tuple[str, ...]) -> None:
+def _mask(form: CalibrationForm, families: tuple[str, ...]) -> None:
     put, boxes = form.controls, form.boxes
     put["layout"] = gr.Radio(LAYOUTS, value="joint", label="Masked views", elem_classes=["stacked"], elem_id="layout")
     put["family"] = boxes["one_family"] = gr.Dropdown(SINGLE, value="gender", label="Family", visible=False)
@@ -247,7 +244,7 @@ def _mask(form: CalibrationForm, usual: CalibrationRequest, families: tuple[str,
         )  # fmt: skip
     put["split"] = boxes["split"] = gr.Radio(SPLITS, value="equal", label="Alpha is shared out", visible=False)
     with gr.Row(elem_classes=["shares"], visible=False, elem_id="shares") as boxes["shares"]:
-        for key, share in zip(FAMILIES, equal_shares(usual.alpha, families), strict=True):
+        for key, share in zip(FAMILIES, equal_shares(USUAL.alpha, families), strict=True):
             name = f"share_{key}"
             put[name] = boxes[name] = gr.Number(
                 share, label=FAMILY_NAMES.get(key, key), minimum=0, step=0.001, min_width=0, visible=False
@@ -255,23 +252,18 @@ def _mask(form: CalibrationForm, usual: CalibrationRequest, families: tuple[str,
     form.boxes["sum"] = markup("", "shares-sum")
     put["user_list_id"] = gr.Dropdown(list_choices(()), value=0, label="Word list", elem_id="user-list")
     hint('Your own terms win over what is detected. <a href="./lists">Manage word lists</a>')
-    put["mask_mode"] = gr.Radio(MODES, value=usual.mask_mode, label="Mask", elem_classes=["stacked"])
-    put["mask_hint"] = boxes["hint"] = gr.Textbox("", label="Hint", placeholder="a person", max_lines=1, visible=False)
-    put["sentinel"] = gr.Textbox("", label="Sentinel", placeholder="the model's own", max_lines=1)
-    put["whitelist"] = gr.Textbox("", label="Never masked", placeholder="terms, separated by commas", max_lines=3)
+    put["mask_mode"] = gr.Radio(MODES, value=USUAL.mask_mode, label="Mask", elem_classes=["stacked"])
+    _put(form, "mask_hint", value="", visible=False)
+    boxes["hint"] = put["mask_hint"]
+    _put(form, "sentinel", "whitelist", value="")
 
 
-def _estimator(form: CalibrationForm, usual: CalibrationRequest) -> None:
-    put = form.controls
-    put["estimator"] = gr.Dropdown(ESTIMATORS, value=usual.estimator, label="Estimator")
-    put["draws"] = form.boxes["draws"] = _slider(
-        1, 200, usual.draws, step=1, label="Draws that are averaged", visible=False
-    )
-    put["bin_spacing"] = gr.Dropdown(SPACINGS, value=usual.bin_spacing, label="Steps that share a threshold")
-    put["bin_width"] = form.boxes["bin_width"] = _slider(
-        1, 64, usual.bin_width, step=1, label="Steps of a bin", visible=False
-    )
-    put["max_position"] = _slider(8, 1024, usual.max_position, step=8, label="Own thresholds up to step")
+def _estimator(form: CalibrationForm) -> None:
+    _put(form, "estimator")
+    _put(form, "draws", visible=False)
+    _put(form, "bin_spacing")
+    _put(form, "bin_width", visible=False)
+    _put(form, "max_position")
     hint("All of these can be changed after the run: thresholds are read off its stored values.")
 
 
@@ -288,21 +280,11 @@ def _shift(form: CalibrationForm) -> None:
         hint("A file with a column “prompt”. The weights are estimated from its words, so the level is approximate.")
 
 
-def _sampling(form: CalibrationForm, usual: CalibrationRequest) -> None:
-    put = form.controls
-    put["temperature"] = _slider(0.1, 2, usual.temperature, step=0.05, label="Temperature")
-    put["top_p"] = _slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)")
-    put["top_k"] = _slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)")
-
-
-def _check(form: CalibrationForm, usual: CalibrationRequest) -> None:
-    put = form.controls
-    put["by_group"] = gr.Checkbox(usual.by_group, label="Thresholds for each group of its own")
+def _check(form: CalibrationForm) -> None:
+    _put(form, "by_group")
     hint("Needs a column “group”, and in each group as many contexts as alpha asks for.")
-    put["verification_share"] = _slider(
-        0.1, 0.9, usual.verification_share, step=0.05, label="Share kept apart to check the result"
-    )
-    put["seed"] = gr.Number(usual.seed, label="Seed of the split", precision=0)
+    _put(form, "verification_share")
+    _put(form, "seed", label="Seed of the split")
     with gr.Column(elem_classes=["box"]) as form.boxes["chains"]:
-        put["record_chains"] = gr.Checkbox(usual.record_chains, label="Record chains, to notice drift later")
+        _put(form, "record_chains")
         hint("Also writes what the policy itself says on these prompts; takes longer.")

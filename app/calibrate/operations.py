@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import bins_named, run_facts, smallest_sentence
 from app.shared.audits import (
+    CALIBRATING,
     CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
@@ -19,6 +20,7 @@ from app.shared.audits import (
 )
 from app.shared.calibration_words import lengths_sentence
 from app.shared.commands import Stopped
+from app.shared.decoding import DECODING
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
@@ -26,7 +28,7 @@ from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.prompt_sets import grouping_note
 from app.shared.settings_json import COLUMNS, columns_of
-from app.shared.terminal import PolicyOptions, calibration_id, pairs, print_table, wait_for
+from app.shared.terminal import PolicyOptions, calibration_id, options_of, pairs, print_table, wait_for
 from app.shared.wiring import Services
 from coft_core.conformal.bins import Bin
 from coft_core.conformal.coverage import CoverageRow
@@ -221,8 +223,6 @@ def print_drift(report: DriftReport) -> None:
 Asked = tuple[CalibrationRequest, dict[str, str] | None]
 """What is asked of a prompt set, and the columns that its fields are read from."""
 
-Estimator = Literal["hierarchical", "one_per_context", "pooled"]
-Spacing = Literal["finest", "widening", "even"]
 USUAL = CalibrationRequest("")
 
 
@@ -230,63 +230,36 @@ def _asked(given: Json | None) -> Asked:
     return calibration_request("", given), columns_of(given)
 
 
+OWN = {name: said for name, said in CALIBRATING.items() if name not in DECODING}
+READ_OFF = ("alpha", "estimator", "draws", "bin_width", "bin_spacing", "max_position", "rho")
+"""Settings in which a finished calibration can be read otherwise."""
+
+_Own = options_of("_Own", OWN, CalibrationRequest)
+_ReadOff = options_of("_ReadOff", {name: CALIBRATING[name] for name in READ_OFF}, CalibrationRequest, needed=False)
+
+
 @dataclass(frozen=True, kw_only=True)
-class CalibrateOptions(PolicyOptions):
+class CalibrateOptions(_Own, PolicyOptions):
     """Everything that a calibration can be told beside its prompts.
 
     Attributes:
-        estimator: how thresholds are estimated
-        draws: draws of one_per_context that are averaged
-        verification_share: share kept apart
-        bin_width: steps that share a threshold, for widening and even bins
-        bin_spacing: finest: each step that enough contexts reach; widening: steps 1, 2, 3-4, 5-8, then bins of
-            --bin-width; even: bins of --bin-width throughout, as in the paper
-        max_position: steps beyond belong to the last bin
-        by_group: keep the rows' groups, for thresholds by group
-        alpha_by_family: with --mask factorized, each family's share of alpha, e.g. gender=0.05,race=0.05 (default:
-            equal shares)
-        certify_in: both readings, or the factual one alone, for methods that certify in one branch
-        source: the prompts' own references, or what the policy itself writes
         rollout_steps: tokens of a chain at most
-        tolerance: change of tau at which rollouts count as settled
-        rounds: rounds of rollouts at most
-        record_chains: also record what the policy writes, so that drift can be measured
-        rho: bound on how much likelier a prompt can be in use
         weights: 'column' takes the rows' own weights; a file of prompts like those in use estimates them
-        accept_errors: go on with the rows that can be used
     """
 
-    estimator: Estimator = "hierarchical"
-    draws: int = USUAL.draws
-    verification_share: float = USUAL.verification_share
-    bin_width: int = USUAL.bin_width
-    bin_spacing: Spacing = "finest"
-    max_position: int = USUAL.max_position
-    by_group: bool = False
-    alpha_by_family: Annotated[str | None, typer.Option("--alpha-by-family", metavar="FAMILY=ALPHA,...")] = None
-    certify_in: Literal["both", "factual"] = "both"
-    source: Literal["reference", "rollout"] = "reference"
     rollout_steps: int = USUAL.max_new_tokens
-    tolerance: float = USUAL.tolerance
-    rounds: int = USUAL.max_iterations
-    record_chains: bool = False
-    rho: float = USUAL.rho
     weights: Annotated[str, typer.Option("--weights", metavar="none|column|FILE")] = "none"
-    accept_errors: bool = False
 
     def request(self, wired: Services, name: str) -> CalibrationRequest:
         """The request that they make."""
-        own = {item.name: getattr(self, item.name) for item in fields(CalibrationRequest) if hasattr(self, item.name)}
         weighted = self.weights in ("none", "column")
         return CalibrationRequest(
-            **own
+            **{name: getattr(self, name) for name in OWN}
             | self.settings(wired)
             | {
                 "name": name,
                 "alpha_by_family": levels_by_family(self.alpha_by_family),
-                "certified_in": self.certify_in,
                 "max_new_tokens": self.rollout_steps,
-                "max_iterations": self.rounds,
                 "weighting": self.weights if weighted else "estimated",
                 "deployment": () if weighted else wired[CalibrationService].prompts_in_use(Path(self.weights)),
             }
@@ -462,30 +435,15 @@ def job(wired: Services, job_id: int) -> JobView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingOptions:
+class ReadingOptions(_ReadOff):
     """How a finished calibration is read; what is left out stays as calibrated.
 
     Attributes:
-        alpha: risk level
-        estimator: how thresholds are estimated
-        draws: draws of one_per_context that are averaged
-        bin_width: steps that share a threshold, for widening and even bins
-        bin_spacing: finest: each step that enough contexts reach; widening: steps 1, 2, 3-4, 5-8, then bins of
-            --bin-width; even: bins of --bin-width throughout, as in the paper
-        max_position: steps beyond belong to the last bin
-        rho: bound on how much likelier a prompt can be in use
         group: the group whose own thresholds are read
         family: with factorized masks, the family whose thresholds are shown
         alpha_by_family: with factorized masks, each family's share of alpha
     """
 
-    alpha: float | None = None
-    estimator: Estimator | None = None
-    draws: int | None = None
-    bin_width: int | None = None
-    bin_spacing: Spacing | None = None
-    max_position: int | None = None
-    rho: float | None = None
     group: str | None = None
     family: str | None = None
     alpha_by_family: Annotated[str | None, typer.Option("--alpha-by-family", metavar="FAMILY=ALPHA,...")] = None

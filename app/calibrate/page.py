@@ -27,9 +27,9 @@ from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
 from app.lists.service import UserListService
 from app.shared.audits import CalibrationRequest
-from app.shared.components import listing, markup
+from app.shared.components import markup
 from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown_to
-from app.shared.job_watch import JobPart, JobWatch, job_part, run_buttons, wire_job
+from app.shared.job_watch import JobPart, JobWatch, job_part, past_runs, run_buttons, wire_job
 from app.shared.needs import READ, needs
 from app.shared.prompt_form import (
     NOT_TRIED,
@@ -218,9 +218,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         )
         with gr.Row(elem_classes=["asked"]):
             jobs = _form(app, services)
-        with gr.Column(elem_classes=["group"]):
-            markup('<div class="bar"><h2>Past runs</h2></div>')
-            runs = listing("runs", "show", "delete")
+        runs = past_runs(jobs.shown_id, "delete")
         with gr.Column(elem_classes=["stack"], min_width=0):
             result_part(services, jobs.shown_id, runs)
 

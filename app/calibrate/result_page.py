@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from app.calibrate import words
 from app.calibrate.charts import comparison_figure, drift_figure, support_histogram, thresholds_figure
-from app.calibrate.form import ESTIMATORS, SPACINGS
+from app.calibrate.form import USUAL
 from app.calibrate.service import CalibrationService
-from app.shared.audits import CalibrationView, ReadingRequest
+from app.shared.audits import CALIBRATING, CalibrationView, ReadingRequest
 from app.shared.calibration_words import ALL_GROUPS
 from app.shared.components import chart, hint, listing, markup, upload
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown, shown_to
 from app.shared.format import level, table_threshold
 from app.shared.needs import EXPORT, READ, needs
+from app.shared.settings_rail import setting_control
 from app.shared.wiring import Services
 from coft_core.conformal.part import Reading
 
@@ -171,11 +173,6 @@ class ResultHandlers:
         """Joint support of one bin's true tokens."""
         return None if shown_id is None else histogram(read(self._calibrations, shown_id, values)[1], label)
 
-    @shown_to(READ)
-    def choose(self, event: gr.EventData) -> int:
-        """Show another run."""
-        return int(event.id)
-
     @shown
     def delete(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Delete a run; when it was shown, show the newest of the others."""
@@ -311,7 +308,6 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
         **LATEST,
     )
     _by_hand(bins)(handlers.histogram, [shown_id, bins, *controls], support, **LATEST)
-    runs.show(handlers.choose, None, shown_id, **MULTIPLE)
     runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)
     downloaded(head.export(handlers.export, None, download, **MULTIPLE), "calibration-file")
 
@@ -331,30 +327,31 @@ def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
 
 def _reading() -> tuple[list[Any], gr.Button, gr.HTML]:
     """The controls in the order of :data:`READING_FIELDS`, what resets them, and what is said of them."""
-    slider: dict[str, Any] = {"buttons": [], "min_width": 0}
     with gr.Column(elem_classes=["reading"], elem_id="reading"):
         markup(
             '<div class="bar"><h2>Try other settings</h2><span class="hint">changes at once, without the model</span>'
             "</div>"
         )
         with gr.Row(elem_classes=["reading-grid"]):
-            alpha = gr.Slider(0.001, 0.5, 0.1, step=0.001, label="Alpha", elem_id="read-alpha", **slider)
-            rho = gr.Slider(1, 5, 1, step=0.05, label="ρ, how much likelier in use", elem_id="read-rho", **slider)
-            spacing = gr.Dropdown(
-                SPACINGS, value=FINEST, label="Steps that share a threshold", min_width=0, elem_id="read-spacing"
+            alpha = _control("alpha", maximum=0.5)
+            rho = gr.Slider(
+                1, 5, 1, step=0.05, label="ρ, how much likelier in use", elem_id="read-rho", buttons=[], min_width=0
             )
-            width = gr.Slider(1, 64, 8, step=1, label="Steps of a bin", elem_id="read-width", visible=False, **slider)
-            last = gr.Slider(8, 1024, 256, step=8, label="Own thresholds up to step", elem_id="read-last", **slider)
-            estimator = gr.Dropdown(
-                ESTIMATORS, value="hierarchical", label="Estimator", min_width=0, elem_id="read-estimator"
-            )
-            draws = gr.Slider(1, 200, 1, step=1, label="Draws that are averaged", elem_id="read-draws", **slider)
+            spacing = _control("bin_spacing", elem_id="read-spacing")
+            width = _control("bin_width", elem_id="read-width", visible=False)
+            last = _control("max_position", elem_id="read-last")
+            estimator, draws = _control("estimator"), _control("draws")
             group = gr.Dropdown([ALL_GROUPS], value="", label="Group", min_width=0, elem_id="read-group")
             family = gr.Dropdown([], label="Family", min_width=0, elem_id="read-family")
         with gr.Row(elem_classes=["go", "reset"]):
             reset = gr.Button("Reset", size="sm", elem_id="read-reset")
             note = markup(AS_CALIBRATED, "read-note")
     return [alpha, estimator, draws, spacing, width, last, rho, group, family], reset, note
+
+
+def _control(name: str, **how: Any) -> Component:
+    usual = {"value": getattr(USUAL, name), "min_width": 0, "elem_id": f"read-{name}"}
+    return setting_control(CALIBRATING[name], **{**usual, **how})
 
 
 def _drift() -> list[Any]:

@@ -19,7 +19,7 @@ from app.shared.audits import AuditSettings
 from app.shared.components import hint, listing, markup
 from app.shared.errors import ServiceError
 from app.shared.events import LATEST, MULTIPLE, On, downloaded, shown, shown_to, wire
-from app.shared.job_watch import JobPart, JobWatch, job_part, wire_watched
+from app.shared.job_watch import JobPart, JobWatch, chosen, job_part, past_runs, wire_watched
 from app.shared.markup import html
 from app.shared.needs import EXPORT, READ
 from app.shared.prompt_words import spans_from
@@ -107,11 +107,6 @@ class PathsHandlers(DraftHandlers):
         return self.watch.begin(shown_id, request)
 
     @shown_to(READ)
-    def show(self, event: gr.EventData) -> int:
-        """Show another run."""
-        return int(event.id)
-
-    @shown_to(READ)
     def result(self, shown_id: int | None) -> list[Any]:
         """A run's result, its tree, and the list of runs."""
         listed = runs_list(self._paths.list(), shown_id)
@@ -130,20 +125,15 @@ class PathsHandlers(DraftHandlers):
     def audit(self, event: gr.EventData, shown_id: int | None) -> str:
         """Draw a path again as an audit of its own."""
         world, number = divmod(int(event.id), PLACES)
-        return opened_html(self._paths.open_path(self._chosen(shown_id), world, number))
+        return opened_html(self._paths.open_path(chosen(shown_id), world, number))
 
     @shown_to(EXPORT)
     def table(self, event: gr.EventData, shown_id: int | None) -> str:
         """Write a table for download."""
-        return str(self._paths.write_csv(self._chosen(shown_id), TABLES[int(event.id)], Path(self._folder.name)))
+        return str(self._paths.write_csv(chosen(shown_id), TABLES[int(event.id)], Path(self._folder.name)))
 
     def _analysis(self, shown_id: int | None) -> Analysis:
-        return self._paths.analysis(self._paths.view(self._chosen(shown_id)))
-
-    def _chosen(self, shown_id: int | None) -> int:
-        if shown_id is None:
-            raise ServiceError("No run is shown; choose one from the list.")
-        return shown_id
+        return self._paths.analysis(self._paths.view(chosen(shown_id)))
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
@@ -161,9 +151,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             with gr.Column(min_width=0, elem_classes=["stack"]):
                 form = _form()
                 jobs = job_part(form.run, form.cancel, resumable=False)
-                with gr.Column(elem_classes=["group"]):
-                    markup('<div class="bar"><h2>Past runs</h2></div>')
-                    runs = listing("runs", "show")
+                runs = past_runs(jobs.shown_id)
         result = _result()
     stage = message_wire("paths-wire", SCRIPT)
     handlers = PathsHandlers(services, list(form.controls))
@@ -210,7 +198,6 @@ def _wire(app: gr.Blocks, handlers: PathsHandlers, parts: _Parts) -> None:
     wire(parts.stage, events, MULTIPLE)
     parts.form.run.click(None, None, None, js="() => coft.paths.run()")
     wire_watched(app, handlers.watch, jobs)
-    parts.runs.show(handlers.show, None, shown_id, **MULTIPLE)
     shows = [parts.runs, result.said, result.tree, result.numbers, result.beginning, result.tables]
     # The state is empty when the page opens on a fresh store, which does not change it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, shows, **LATEST)

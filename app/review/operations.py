@@ -267,18 +267,13 @@ def check_verdicts(wired: Services, session: int) -> LogCheck:
     return wired[VerdictService].verify_log(session)
 
 
-def _tombstones_json(found: tuple[Tombstone, ...]) -> list[Json]:
-    return [{**asdict(item), "deleted_at": item.deleted_at.isoformat()} for item in found]
-
-
 def _print_tombstones(found: tuple[Tombstone, ...]) -> None:
-    for item in found:
-        print(f"session {item.session_id}  {item.entries:>4} entries  {item.deleted_at:%Y-%m-%d %H:%M}  {item.head}")
-    if not found:
-        print("No session with verdicts has been deleted.")
+    print("\n".join(item.line for item in found) or "No session with verdicts has been deleted.")
 
 
-@operation(need=READ, command="verdicts deleted", json=_tombstones_json, text=_print_tombstones)
+@operation(
+    need=READ, command="verdicts deleted", json=lambda found: [item.plain for item in found], text=_print_tombstones
+)
 def deleted_verdict_logs(wired: Services) -> tuple[Tombstone, ...]:
     """List what deleted sessions left of their verdict logs, in the order of deletion.
 

@@ -9,7 +9,8 @@ import gradio as gr
 
 from app.report.panel import place_downloads
 from app.review.assignments import AssignmentRequest, AssignmentService, due_date, workloads
-from app.review.log import VERDICTS, VerdictRequest
+from app.review.log import VERDICTS
+from app.review.panel import asked_by
 from app.review.service import VerdictService, waiting_sentence
 from app.review.words import given_sentence, link, place_name, sheet_message, signed_verdict
 from app.sessions.service import LibraryQuery, SessionLibrary
@@ -146,11 +147,8 @@ class ReviewHandlers:
         return reply(event, {**message, "finding": finding})
 
     def _decided(self, event: gr.EventData) -> str:
-        request = VerdictRequest(
-            int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
-            str(event.note),
-        )  # fmt: skip
-        return given_sentence(self._verdicts.adjudicate(request)).replace("Saved", "Decided", 1)
+        entry = self._verdicts.adjudicate(asked_by(event, event.verdict))
+        return given_sentence(entry).replace("Saved", "Decided", 1)
 
     def _differing(self, event: gr.EventData, said: str = "") -> Reply:
         reviewer = signed_verdict(event.reviewer)

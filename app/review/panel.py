@@ -17,6 +17,13 @@ KEYS = {"fair": "C", "unfair": "U", "unclear": "X"}
 SCOPES = (("steps", "this token"), ("branch", "this branch"), ("session", "whole session"))
 
 
+def asked_by(event: gr.EventData, verdict: str | None, tag: str = "") -> VerdictRequest:
+    """What a page says of a target."""
+    return VerdictRequest(
+        int(event.session), str(event.reviewer), verdict, event.branch, event.first, event.last, str(event.note), tag
+    )
+
+
 class VerdictHandlers:
     """What the panel asks for; every method builds one request and calls one service."""
 
@@ -31,21 +38,17 @@ class VerdictHandlers:
     @shown
     def give(self, event: gr.EventData) -> Message:
         """Write a verdict, or take one back, and say what stands now."""
-        request = VerdictRequest(
-            int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
-            str(event.note), str(event.tag),
-        )  # fmt: skip
-        entry = self._verdicts.add(request)
-        return reply(event, {**self._current(request.session_id, entry.reviewer), "said": given_sentence(entry)})
+        entry = self._verdicts.add(asked_by(event, event.verdict, str(event.tag)))
+        return self._saved(event, entry.reviewer, given_sentence(entry))
 
     @shown
     def comment(self, event: gr.EventData) -> Message:
         """Add to the thread on a target, and say what stands now."""
-        request = VerdictRequest(
-            int(event.session), str(event.reviewer), None, event.branch, event.first, event.last, str(event.note)
-        )
-        entry = self._verdicts.comment(request)
-        return reply(event, {**self._current(request.session_id, entry.reviewer), "said": commented_sentence(entry)})
+        entry = self._verdicts.comment(asked_by(event, None))
+        return self._saved(event, entry.reviewer, commented_sentence(entry))
+
+    def _saved(self, event: gr.EventData, reviewer: str, said: str) -> Message:
+        return reply(event, {**self._current(int(event.session), reviewer), "said": said})
 
     def _current(self, session_id: int, reviewer: str) -> Message:
         return verdicts_message(self._verdicts.current(session_id, reviewer), reviewer)

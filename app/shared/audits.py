@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+import typer
 from pydantic import TypeAdapter
 
-from app.shared.decoding import DecodingSettings, setting
+from app.shared.decoding import DecodingSettings, menu, setting, settings_of, slider
 from coft_core.conformal.bins import Bin
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.coverage import CoverageRow
@@ -323,23 +324,70 @@ class CalibrationRequest(DecodingSettings):
     """A request to calibrate on a parsed prompt set."""
 
     name: str
-    estimator: str = "hierarchical"
-    verification_share: float = 0.25
-    accept_errors: bool = False
-    source: str = "reference"
-    draws: int = 1
-    by_group: bool = False
-    alpha_by_family: tuple[tuple[str, float], ...] | None = None
-    bin_width: int = 8
-    max_position: int = 256
-    tolerance: float = 0.01
-    max_iterations: int = 4
-    record_chains: bool = False
-    rho: float = 1.0
+    estimator: str = setting(
+        "hierarchical", "Estimator", help="how thresholds are estimated",
+        **menu(
+            hierarchical="hierarchical: all tokens, whole contexts",
+            one_per_context="one per context: one token each",
+            pooled="pooled: as in the paper, for comparison only",
+        ),
+    )  # fmt: skip
+    verification_share: float = setting(
+        0.25, "Share kept apart to check the result", help="share kept apart", **slider(0.1, 0.9, 0.05)
+    )
+    accept_errors: bool = setting(False, help="go on with the rows that can be used")
+    source: str = setting(
+        "reference", "Contexts come from", help="the prompts' own references, or what the policy itself writes",
+        typed=Literal["reference", "rollout"],
+    )  # fmt: skip
+    draws: int = setting(
+        1, "Draws that are averaged", help="draws of one_per_context that are averaged", **slider(1, 200, 1)
+    )
+    by_group: bool = setting(
+        False, "Thresholds for each group of its own", help="keep the rows' groups, for thresholds by group",
+        control="Checkbox",
+    )  # fmt: skip
+    alpha_by_family: tuple[tuple[str, float], ...] | None = setting(
+        None, help="with --mask factorized, each family's share of alpha, e.g. gender=0.05,race=0.05 (default: equal "
+        "shares)", typed=str | None, option=typer.Option("--alpha-by-family", metavar="FAMILY=ALPHA,..."),
+    )  # fmt: skip
+    bin_width: int = setting(
+        8, "Steps of a bin", help="steps that share a threshold, for widening and even bins", **slider(1, 64, 1)
+    )
+    max_position: int = setting(
+        256, "Own thresholds up to step", help="steps beyond belong to the last bin", **slider(8, 1024, 8)
+    )
+    tolerance: float = setting(
+        0.01, "Settled within", help="change of tau at which rollouts count as settled", **slider(0.001, 0.1, 0.001)
+    )
+    max_iterations: int = setting(
+        4, "Rounds at most", help="rounds of rollouts at most", option=typer.Option("--rounds"), **slider(2, 12, 1)
+    )
+    record_chains: bool = setting(
+        False, "Record chains, to notice drift later",
+        help="also record what the policy writes, so that drift can be measured", control="Checkbox",
+    )  # fmt: skip
+    rho: float = setting(1.0, help="bound on how much likelier a prompt can be in use")
     weighting: str = "none"
     deployment: tuple[str, ...] = ()
-    certified_in: str = "both"
-    bin_spacing: str = "finest"
+    certified_in: str = setting(
+        "both", help="both readings, or the factual one alone, for methods that certify in one branch",
+        typed=Literal["both", "factual"], option=typer.Option("--certify-in"),
+    )  # fmt: skip
+    bin_spacing: str = setting(
+        "finest", "Steps that share a threshold",
+        help="finest: each step that enough contexts reach; widening: steps 1, 2, 3-4, 5-8, then bins of --bin-width; "
+        "even: bins of --bin-width throughout, as in the paper",
+        **menu(
+            finest="none: each step has its own, as far as the contexts allow",
+            widening="1, 2, 3–4, 5–8, then wider: the first steps differ most",
+            even="the same number throughout, as in the paper",
+        ),
+    )  # fmt: skip
+
+
+CALIBRATING = settings_of(CalibrationRequest)
+"""What is said of the settings of a calibration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from gradio.components import Component
 from gradio.events import Dependency
 
 from app.shared.components import listing, markup
-from app.shared.events import EVENT, shown, shown_to
+from app.shared.errors import ServiceError
+from app.shared.events import EVENT, MULTIPLE, shown, shown_to
 from app.shared.jobs import ENDED, JobView
 from app.shared.long_run import LongRun
 from app.shared.markup import html, laid_out
@@ -150,6 +151,28 @@ class JobWatch:
         if self._resume is not None:
             watched.append(gr.skip() if running else resumable_jobs(self._own()))
         return watched
+
+
+@shown_to(READ)
+def _show(event: gr.EventData) -> int:
+    """Show another run."""
+    return int(event.id)
+
+
+def past_runs(shown_id: gr.State, *events: str) -> gr.HTML:
+    """Place the list of past runs, in which the one to show is chosen; ``events`` are further ones of a run."""
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>Past runs</h2></div>')
+        runs = listing("runs", "show", *events)
+    runs.show(_show, None, shown_id, **MULTIPLE)
+    return runs
+
+
+def chosen(shown_id: int | None) -> int:
+    """The run that a page shows."""
+    if shown_id is None:
+        raise ServiceError("No run is shown; choose one from the list.")
+    return shown_id
 
 
 def run_buttons() -> tuple[gr.Button, gr.Button]:

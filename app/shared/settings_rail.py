@@ -18,7 +18,7 @@ from app.shared.calibration_words import (
     misfit_lines,
 )
 from app.shared.components import hint, place
-from app.shared.decoding import FRAMED, settings_of
+from app.shared.decoding import FRAMED, Setting, settings_of
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal
 from app.shared.markup import html, laid_out
@@ -271,10 +271,16 @@ def place_settings(
         if said.fold == fold:
             value = getattr(defaults or AuditSettings(), name)
             usual = {"value": "" if KINDS[name] == "str | None" or value == () else value}
-            how = {**said.how, **usual, **(own or {}).get(name, {})}
-            put[name] = getattr(gr, said.control)(label=said.label, elem_id=name.replace("_", "-"), **how)
+            how = {**usual, **(own or {}).get(name, {})}
+            put[name] = setting_control(said, elem_id=name.replace("_", "-"), **how)
             if said.hint:
                 hint(said.hint, f"{name}-hint")
+
+
+def setting_control(said: Setting, **how: Any) -> Component:
+    """Place the control of a setting as it is declared, but for what ``how`` says."""
+    placed: Component = getattr(gr, said.control)(**{"label": said.label, **said.how, **how})
+    return placed
 
 
 def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:

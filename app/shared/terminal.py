@@ -26,8 +26,8 @@ POLICY_KEYS = tuple(item.key for item in KNOWN_POLICIES)
 POLL_SECONDS = 0.5
 
 
-def options_of(name: str, settings: Mapping[str, Setting], record: type) -> Any:
-    """A record whose fields are the options of those settings that have one."""
+def options_of(name: str, settings: Mapping[str, Setting], record: type, needed: bool = True) -> Any:
+    """A record whose fields are the options of those settings that have one; those not ``needed`` can be None."""
     defaults = {item.name: item.default for item in fields(record)}
     kinds = get_type_hints(record)
     options = []
@@ -35,6 +35,8 @@ def options_of(name: str, settings: Mapping[str, Setting], record: type) -> Any:
         if said.help:
             kind = said.typed or kinds[key]
             usual: Any = {"default_factory": list} if get_origin(kind) is list else {"default": defaults[key]}
+            if not needed:
+                kind, usual = kind | None, {"default": None}
             annotation = kind if said.option is None else Annotated[kind, said.option]
             options.append((key, annotation, field(metadata={"setting": said}, **usual)))
     return make_dataclass(name, options, frozen=True, kw_only=True)

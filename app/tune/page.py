@@ -13,8 +13,8 @@ import gradio as gr
 from app.shared.audits import AuditSettings
 from app.shared.components import chart, hint, listing, markup, upload
 from app.shared.errors import ServiceError
-from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown_to
-from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
+from app.shared.events import EVENT, LATEST, downloaded, or_refusal, shown_to
+from app.shared.job_watch import JobWatch, chosen, job_part, past_runs, run_buttons, wire_job
 from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import SOURCES, refused_file, samples_list
 from app.shared.web import topbar
@@ -76,11 +76,6 @@ class TuneHandlers:
         return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
 
     @shown_to(READ)
-    def show(self, event: gr.EventData) -> int:
-        """Show another run."""
-        return int(event.id)
-
-    @shown_to(READ)
     def result(self, shown_id: int | None) -> list[Any]:
         """A run's picture and figures, and the list of runs."""
         listed = runs_list(self._tunings.list(), shown_id)
@@ -93,9 +88,7 @@ class TuneHandlers:
     @shown_to(EXPORT)
     def csv(self, shown_id: int | None) -> str:
         """Write the shown run for download."""
-        if shown_id is None:
-            raise ServiceError("No run is shown; choose one from the list.")
-        return str(self._tunings.write_csv(shown_id, Path(self._folder.name)))
+        return str(self._tunings.write_csv(chosen(shown_id), Path(self._folder.name)))
 
 
 def _settings(model: str, steps: float, temperature: float, top_p: float, top_k: float) -> AuditSettings:
@@ -118,9 +111,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             with gr.Column(elem_classes=["stack"], min_width=0):
                 form = _form(handlers)
                 jobs = job_part(form.run, form.cancel, resumable=False)
-                with gr.Column(elem_classes=["group"]):
-                    markup('<div class="bar"><h2>Past runs</h2></div>')
-                    runs = listing("runs", "show")
+                runs = past_runs(jobs.shown_id)
             with gr.Column(elem_classes=["stack"], min_width=0):
                 result = _result()
     download = gr.DownloadButton("Points", elem_id="points-file", elem_classes=["offscreen"])
@@ -131,7 +122,6 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     gr.on([field.change for field in form.timed[:2]], handlers.forecast, timed, form.time, **LATEST)
     form.samples.sample(handlers.sample, None, form.file, **EVENT)
     wire_job(app, JobWatch(services[TuningService], handlers.begin), jobs, [form.file, *form.inputs])
-    runs.show(handlers.show, None, shown_id, **MULTIPLE)
     # The state is empty when the page opens on a fresh store, which does not change it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, [runs, *result], **LATEST)
     downloaded(result[-1].click(handlers.csv, shown_id, download, **EVENT), "points-file")
