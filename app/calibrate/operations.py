@@ -450,7 +450,7 @@ class ReadingOptions(_ReadOff):
 
     def view(self, wired: Services, calibration: str) -> CalibrationView:
         """A calibration, read so."""
-        reading = ReadingRequest(**vars(self) | {"alpha_by_family": levels_by_family(self.alpha_by_family)})
+        reading = replace(ReadingRequest(**vars(self)), alpha_by_family=levels_by_family(self.alpha_by_family))
         return wired[CalibrationService].view(calibration_id(wired, calibration), reading)
 
 
