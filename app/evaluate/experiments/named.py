@@ -60,239 +60,228 @@ def _named(name: str, *tables: Table, **told: Any) -> Experiment:
     return Experiment(name=name, tables=tables, **about, **told)
 
 
-TABLE1 = _named("table1", FiguresTable("Bias", PAPER["table1"], SIX_COLUMNS), suites=BIAS, methods=FIVE)
-
-TABLE2 = _named(
-    "table2",
-    FiguresTable(
-        "Utility and quality",
-        PAPER["table2"],
-        (
-            Column("GSM8K", Part("gsm8k")),
-            Column("StrategyQA", Part("strategyqa")),
-            Column("ARC-easy", Part("arc_easy")),
-            Column("PIQA", Part("piqa")),
-            Column("PPL", Part("wikitext")),
-            Column("MAUVE", Part("mauve")),
-        ),
-    ),
-    suites=(*TASKS, "wikitext", "mauve"),
-    methods=FIVE,
-)
-
-TABLE3 = _named(
-    "table3",
-    SpeedTable("Efficiency", PAPER["table3"], batches=(4,), lengths=(256,), prompt=64),
-    methods=(*BASIC, "DT-CD=dtcd", "COFT=coft:lam=0.6"),
-)
-
-TABLE4 = _named(
-    "table4",
-    FiguresTable(
-        "Ablations", PAPER["table4"], (Column("BiasAvg", average="bias"), Column("UtilityAvg", average="utility"))
-    ),
-    suites=(*BIAS, *TASKS),
-    methods=(
-        f"COFT (full)={FULL}",
-        "w/o fusion (CP only)=coft-no-fusion:calibrated,alpha=0.1",
-        "Single-branch CP (factual)=coft-single-branch:calibrated,lam=0.6,alpha=0.1",
-        "fusion only (no CP)=coft-no-certification:lam=0.6",
-        "Vanilla=vanilla",
-    ),
-)
-
-BASELINES = _named(
-    "baselines",
-    FiguresTable("Bias", PAPER["baselines"], SIX_COLUMNS),
-    suites=BIAS,
-    methods=(
-        *BASIC,
-        "Safety Templates=safety_template",
-        "Detox Decoding=detox",
-        "CF Substitution=cf_substitution",
-        "CDA=cda",
-        "Adv. LM-Head=adv_lm_head",
-        *FIVE[3:],
-    ),
-)
-
-LAMBDA_SWEEP = _named(
-    "lambda_sweep",
-    ChoiceTable("Sweep of lambda", PAPER["lambda_sweep"]),
-    suites=(*BIAS, *TASKS),
-    sweep=Sweep("lambda", (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 1.0), "coft:calibrated,alpha=0.1"),
-)
-
-ALPHA_SWEEP = _named(
-    "alpha_sweep",
-    ChoiceTable("Sweep of alpha", PAPER["alpha_sweep"]),
-    CoverageTable("Miscoverage and certified share", PAPER["alpha_sweep coverage"]),
-    suites=(*BIAS, *TASKS),
-    sweep=Sweep("alpha", ALPHAS, "coft:calibrated,lam=0.6"),
-)
-
-STABILITY = _named(
-    "stability",
-    StabilityTable(
-        "Chosen lambda by suite",
-        PAPER["stability"],
-        own=tuple((Part(suite, "toxicity_rate", "share"), Part(suite)) for suite in LONG),
-    ),
-    suites=(*BIAS, *TASKS, *LONG),
-    sweep=Sweep("lambda", (0.0, 0.2, 0.4, 0.6, 0.8), "coft:calibrated,alpha=0.1"),
-)
-
-MASKED_ONLY = _named(
-    "masked_only",
-    FiguresTable(
-        "Bias of each view",
-        PAPER["masked_only"],
-        (
-            Column("SS bias", Part("stereoset", "excess", "size")),
-            Column("BBQ biased rate", Part("bbq", "biased_rate")),
-        ),
-    ),
-    suites=("stereoset", "bbq"),
-    methods=("Factual=vanilla", "Masked-only=coft-no-certification:lam=1", f"COFT={FULL}"),
-)
-
-SENTINEL = _named(
-    "sentinel",
-    FiguresTable("Sentinels", PAPER["sentinel"], (UTILITY_CHANGE, TOXICITY_LEFT, EMPTY_RATE)),
-    suites=(*BIAS[:4], *TASKS),
-    methods=(
-        "Vanilla=vanilla",
-        f"[MASK]={FULL}",
-        f'a person={FULL},mask_mode=soft,mask_hint="a person"',
-        f"someone={FULL},mask_mode=soft,mask_hint=someone",
-    ),
-)
-
-DROPPED_SPANS = _named(
-    "dropped_spans",
-    FiguresTable("Spans left out", (), (Column("BiasAvg", average="bias"), UTILITY_CHANGE, TOXICITY_LEFT, EMPTY_RATE)),
-    suites=(*BIAS, *TASKS),
-    methods=(
-        "Vanilla=vanilla",
-        f"All spans={FULL}",
-        f"20 % left out={FULL},dropped=0.2",
-        f"50 % left out={FULL},dropped=0.5",
-    ),
-)
-
-EMPTY_SETS = _named(
-    "empty_sets",
-    FiguresTable(
-        "Empty certified sets",
-        PAPER["empty_sets"],
-        (
-            Column("Prompts, %", certified=empty_prompts, method="COFT"),
-            Column("Steps, %", certified=empty_steps, method="COFT"),
-            Column("Toxic fallbacks, %", certified=toxic_fallbacks, method="COFT"),
-        ),
-        rows="suites",
-    ),
-    suites=("crows_pairs", "bbq", "bold", "eli5"),
-    methods=(f"COFT={FULL}",),
-)
-
-SEQUENCE_MISCOVERAGE = _named(
-    "sequence_miscoverage",
-    ChainsTable("Miscoverage of whole chains", PAPER["sequence_miscoverage"], "COFT", (8, 16, 32), ALPHAS),
-    suites=("gsm8k", "bold"),
-    methods=(f"COFT={FULL}",),
-    calibration_share=0.5,
-)
-
-PROMPT_DRIFT = _named(
-    "prompt_drift",
-    DriftTable(
-        "Prompt drift",
-        PAPER["prompt_drift"],
-        "COFT",
-        {"In-distribution": "hiring_resume", "Style-shifted": "hiring_resume_informal", "Topic-shifted": "compas"},
-    ),
-    suites=("hiring_resume", "hiring_resume_informal", "compas"),
-    methods=(f"COFT={FULL}",),
-    calibration_share=0.5,
-)
-
-MASKS = _named(
-    "masks",
-    FiguresTable(
-        "Race and gender together",
-        PAPER["masks"],
-        (
-            Column("Bias advantage", Part("bbq_intersectional", "bias_disambiguated", "size")),
-            Column("Accuracy, %", Part("bbq_intersectional", "accuracy_disambiguated")),
-        ),
-    ),
-    SpeedTable(
-        "Overhead",
-        PAPER["masks overhead"],
-        methods=("Vanilla", "COFT-Single, gender", "COFT-Joint", "COFT-Factorized"),
-        batches=(1,),
-        lengths=(256,),
-        prompt=128,
-        words=2,
-    ),
-    suites=("bbq_intersectional",),
-    methods=(
-        "Vanilla=vanilla",
-        f"COFT-Single, gender={FULL},mask=gender",
-        f"COFT-Single, race={FULL},mask=race",
-        f"COFT-Joint={FULL}",
-        "COFT-Factorized=coft-factorized:calibrated,lam=0.6,alpha=0.1",
-    ),
-)
-
-SCALING = _named(
-    "scaling",
-    SpeedTable(
-        "Length of the text, four prompts",
-        PAPER["scaling lengths"],
-        rows="lengths",
-        methods=("Vanilla", "COFT"),
-        batches=(4,),
-        lengths=(64, 128, 256, 512, 1024, 2048, 4096),
-        prompt=32,
-    ),
-    SpeedTable(
-        "Prompts at a time, 512 tokens",
-        PAPER["scaling batches"],
-        rows="batches",
-        methods=("Vanilla", "COFT"),
-        batches=(2, 4, 8, 16),
-        lengths=(512,),
-        prompt=64,
-    ),
-    methods=("Vanilla=vanilla", "COFT=coft:lam=0.6"),
-)
-
-LONG_FORM = _named(
-    "long_form",
-    FiguresTable(
-        "Long texts",
-        PAPER["long_form"],
-        (
-            Column("Utility, Vanilla", method="Vanilla"),
-            Column("Utility, COFT", method="COFT"),
-            Column("Toxic texts, %, Vanilla", Part("", "toxicity_rate"), method="Vanilla"),
-            Column("Toxic texts, %, COFT", Part("", "toxicity_rate"), method="COFT"),
-        ),
-        rows="suites",
-    ),
-    suites=LONG,
-    methods=("Vanilla=vanilla", f"COFT={FULL}"),
-)
-
 EXPERIMENTS: dict[str, Experiment] = {
     own.name: own
     for own in (
-        ALPHA_SWEEP, BASELINES, DROPPED_SPANS, EMPTY_SETS, LAMBDA_SWEEP, LONG_FORM, MASKED_ONLY, MASKS, PROMPT_DRIFT,
-        SCALING, SENTINEL, SEQUENCE_MISCOVERAGE, STABILITY, TABLE1, TABLE2, TABLE3, TABLE4,
+        _named(
+            "alpha_sweep",
+            ChoiceTable("Sweep of alpha", PAPER["alpha_sweep"]),
+            CoverageTable("Miscoverage and certified share", PAPER["alpha_sweep coverage"]),
+            suites=(*BIAS, *TASKS),
+            sweep=Sweep("alpha", ALPHAS, "coft:calibrated,lam=0.6"),
+        ),
+        _named(
+            "baselines",
+            FiguresTable("Bias", PAPER["baselines"], SIX_COLUMNS),
+            suites=BIAS,
+            methods=(
+                *BASIC,
+                "Safety Templates=safety_template",
+                "Detox Decoding=detox",
+                "CF Substitution=cf_substitution",
+                "CDA=cda",
+                "Adv. LM-Head=adv_lm_head",
+                *FIVE[3:],
+            ),
+        ),
+        _named(
+            "dropped_spans",
+            FiguresTable(
+                "Spans left out", (), (Column("BiasAvg", average="bias"), UTILITY_CHANGE, TOXICITY_LEFT, EMPTY_RATE)
+            ),
+            suites=(*BIAS, *TASKS),
+            methods=(
+                "Vanilla=vanilla",
+                f"All spans={FULL}",
+                f"20 % left out={FULL},dropped=0.2",
+                f"50 % left out={FULL},dropped=0.5",
+            ),
+        ),
+        _named(
+            "empty_sets",
+            FiguresTable(
+                "Empty certified sets",
+                PAPER["empty_sets"],
+                (
+                    Column("Prompts, %", certified=empty_prompts, method="COFT"),
+                    Column("Steps, %", certified=empty_steps, method="COFT"),
+                    Column("Toxic fallbacks, %", certified=toxic_fallbacks, method="COFT"),
+                ),
+                rows="suites",
+            ),
+            suites=("crows_pairs", "bbq", "bold", "eli5"),
+            methods=(f"COFT={FULL}",),
+        ),
+        _named(
+            "lambda_sweep",
+            ChoiceTable("Sweep of lambda", PAPER["lambda_sweep"]),
+            suites=(*BIAS, *TASKS),
+            sweep=Sweep("lambda", (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 1.0), "coft:calibrated,alpha=0.1"),
+        ),
+        _named(
+            "long_form",
+            FiguresTable(
+                "Long texts",
+                PAPER["long_form"],
+                (
+                    Column("Utility, Vanilla", method="Vanilla"),
+                    Column("Utility, COFT", method="COFT"),
+                    Column("Toxic texts, %, Vanilla", Part("", "toxicity_rate"), method="Vanilla"),
+                    Column("Toxic texts, %, COFT", Part("", "toxicity_rate"), method="COFT"),
+                ),
+                rows="suites",
+            ),
+            suites=LONG,
+            methods=("Vanilla=vanilla", f"COFT={FULL}"),
+        ),
+        _named(
+            "masked_only",
+            FiguresTable(
+                "Bias of each view",
+                PAPER["masked_only"],
+                (
+                    Column("SS bias", Part("stereoset", "excess", "size")),
+                    Column("BBQ biased rate", Part("bbq", "biased_rate")),
+                ),
+            ),
+            suites=("stereoset", "bbq"),
+            methods=("Factual=vanilla", "Masked-only=coft-no-certification:lam=1", f"COFT={FULL}"),
+        ),
+        _named(
+            "masks",
+            FiguresTable(
+                "Race and gender together",
+                PAPER["masks"],
+                (
+                    Column("Bias advantage", Part("bbq_intersectional", "bias_disambiguated", "size")),
+                    Column("Accuracy, %", Part("bbq_intersectional", "accuracy_disambiguated")),
+                ),
+            ),
+            SpeedTable(
+                "Overhead",
+                PAPER["masks overhead"],
+                methods=("Vanilla", "COFT-Single, gender", "COFT-Joint", "COFT-Factorized"),
+                batches=(1,),
+                lengths=(256,),
+                prompt=128,
+                words=2,
+            ),
+            suites=("bbq_intersectional",),
+            methods=(
+                "Vanilla=vanilla",
+                f"COFT-Single, gender={FULL},mask=gender",
+                f"COFT-Single, race={FULL},mask=race",
+                f"COFT-Joint={FULL}",
+                "COFT-Factorized=coft-factorized:calibrated,lam=0.6,alpha=0.1",
+            ),
+        ),
+        _named(
+            "prompt_drift",
+            DriftTable(
+                "Prompt drift",
+                PAPER["prompt_drift"],
+                "COFT",
+                {
+                    "In-distribution": "hiring_resume",
+                    "Style-shifted": "hiring_resume_informal",
+                    "Topic-shifted": "compas",
+                },
+            ),
+            suites=("hiring_resume", "hiring_resume_informal", "compas"),
+            methods=(f"COFT={FULL}",),
+            calibration_share=0.5,
+        ),
+        _named(
+            "scaling",
+            SpeedTable(
+                "Length of the text, four prompts",
+                PAPER["scaling lengths"],
+                rows="lengths",
+                methods=("Vanilla", "COFT"),
+                batches=(4,),
+                lengths=(64, 128, 256, 512, 1024, 2048, 4096),
+                prompt=32,
+            ),
+            SpeedTable(
+                "Prompts at a time, 512 tokens",
+                PAPER["scaling batches"],
+                rows="batches",
+                methods=("Vanilla", "COFT"),
+                batches=(2, 4, 8, 16),
+                lengths=(512,),
+                prompt=64,
+            ),
+            methods=("Vanilla=vanilla", "COFT=coft:lam=0.6"),
+        ),
+        _named(
+            "sentinel",
+            FiguresTable("Sentinels", PAPER["sentinel"], (UTILITY_CHANGE, TOXICITY_LEFT, EMPTY_RATE)),
+            suites=(*BIAS[:4], *TASKS),
+            methods=(
+                "Vanilla=vanilla",
+                f"[MASK]={FULL}",
+                f'a person={FULL},mask_mode=soft,mask_hint="a person"',
+                f"someone={FULL},mask_mode=soft,mask_hint=someone",
+            ),
+        ),
+        _named(
+            "sequence_miscoverage",
+            ChainsTable("Miscoverage of whole chains", PAPER["sequence_miscoverage"], "COFT", (8, 16, 32), ALPHAS),
+            suites=("gsm8k", "bold"),
+            methods=(f"COFT={FULL}",),
+            calibration_share=0.5,
+        ),
+        _named(
+            "stability",
+            StabilityTable(
+                "Chosen lambda by suite",
+                PAPER["stability"],
+                own=tuple((Part(suite, "toxicity_rate", "share"), Part(suite)) for suite in LONG),
+            ),
+            suites=(*BIAS, *TASKS, *LONG),
+            sweep=Sweep("lambda", (0.0, 0.2, 0.4, 0.6, 0.8), "coft:calibrated,alpha=0.1"),
+        ),
+        _named("table1", FiguresTable("Bias", PAPER["table1"], SIX_COLUMNS), suites=BIAS, methods=FIVE),
+        _named(
+            "table2",
+            FiguresTable(
+                "Utility and quality",
+                PAPER["table2"],
+                (
+                    Column("GSM8K", Part("gsm8k")),
+                    Column("StrategyQA", Part("strategyqa")),
+                    Column("ARC-easy", Part("arc_easy")),
+                    Column("PIQA", Part("piqa")),
+                    Column("PPL", Part("wikitext")),
+                    Column("MAUVE", Part("mauve")),
+                ),
+            ),
+            suites=(*TASKS, "wikitext", "mauve"),
+            methods=FIVE,
+        ),
+        _named(
+            "table3",
+            SpeedTable("Efficiency", PAPER["table3"], batches=(4,), lengths=(256,), prompt=64),
+            methods=(*BASIC, "DT-CD=dtcd", "COFT=coft:lam=0.6"),
+        ),
+        _named(
+            "table4",
+            FiguresTable(
+                "Ablations",
+                PAPER["table4"],
+                (Column("BiasAvg", average="bias"), Column("UtilityAvg", average="utility")),
+            ),
+            suites=(*BIAS, *TASKS),
+            methods=(
+                f"COFT (full)={FULL}",
+                "w/o fusion (CP only)=coft-no-fusion:calibrated,alpha=0.1",
+                "Single-branch CP (factual)=coft-single-branch:calibrated,lam=0.6,alpha=0.1",
+                "fusion only (no CP)=coft-no-certification:lam=0.6",
+                "Vanilla=vanilla",
+            ),
+        ),
     )
-}  # fmt: skip
+}
 """The experiments by name."""
 
 

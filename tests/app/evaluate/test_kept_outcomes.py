@@ -45,8 +45,8 @@ def test_what_was_read_is_read_again_only_after_something_was_added(store):
 
 
 def test_no_more_outcomes_stay_in_memory_than_there_is_room_for(store):
-    for most, read in ((3, 4), (4, 4), (8, 2)):
+    for most, numbers, read in ((3, (1, 1), 2), (4, (1, 1), 1), (4, (1, 2, 1, 2), 4), (8, (1, 2, 1, 2), 2)):
         kept, store.read = KeptOutcomes(store, most), 0
-        for number in (1, 2, 1, 2):
+        for number in numbers:
             assert len(kept.of(number, "questions")["COFT"]) == 2
         assert store.read == read

@@ -4,15 +4,19 @@ import io
 import json
 import stat
 import zipfile
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from app.report import bundle as archive
 from app.report.bundle import PROMPTS_FILE as PROMPTS
-from app.report.bundle import pack, unpack
+from app.report.bundle import pack, prompts_file, prompts_from, unpack
 from app.report.service import ReportService
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
+from coft_core.text.user_list import UserList
+from coft_core.types import UserTerm
 from tests.app.report.conftest import files_of
 
 
@@ -95,8 +99,14 @@ def test_an_archive_that_unpacks_to_too_much_is_not_read(audited, verify, monkey
 def test_a_bundle_has_the_calibrations_prompts_only_where_they_are_asked_for(audited):
     exports, number = audited.wired[ReportService], audited.sessions["joint"]
     assert PROMPTS not in files_of(exports.content(number, "bundle"))
-    rows = json.loads(files_of(exports.content(number, "bundle-with-prompts"))[PROMPTS])["rows"]
-    assert len(rows) == 40
+    file = files_of(exports.content(number, "bundle-with-prompts"))[PROMPTS]
+    assert len(json.loads(file)["rows"]) == 40
+    stored = SimpleNamespace(**json.loads(file)["prompt_set"])
+    stored.digest = stored.sha256
+    for listed in (None, UserList("own", (UserTerm("nurse", keep=True),))):
+        made_of = replace(prompts_from(file), user_list=listed)
+        assert prompts_from(prompts_file(made_of, stored)) == made_of
+    assert prompts_file(prompts_from(file), stored) == file
     for kind in ("uncalibrated", "deleted"):
         with pytest.raises(ServiceError, match="choose the bundle without"):
             exports.content(audited.sessions[kind], "bundle-with-prompts")

@@ -320,6 +320,11 @@ FORGERIES: dict[str, Forgery] = {
         every(put("session", "model_revision", "v2"), put("session", "fingerprint", "revision", "v2")), REPLAY, True,
         REPORT, "session.model_revision", kind="uncalibrated"
     ),
+    "the word list's name": Forgery(put("session", "policy_settings", "user_list", "other"), SETTINGS),
+    "a word list's number": Forgery(setting("user_list_id", 3), SETTINGS),
+    "the place of a token": Forgery(
+        put("session", "rendering", "texts", 0, "offsets", -1, 1, lambda end: end + 1), SETTINGS
+    ),
     "the chat template": Forgery(
         put("session", "fingerprint", "chat_template", "0" * 64), SETTINGS, kind="uncalibrated"
     ),
