@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
 from collections.abc import Mapping
@@ -125,8 +124,8 @@ def signature_holds(manifest: Mapping[str, Any], listed: Any) -> Ed25519PublicKe
     try:
         if listed["algorithm"] != ALGORITHM:
             return None
-        key = Ed25519PublicKey.from_public_bytes(_bytes(listed["public_key"]))
-        key.verify(_bytes(listed["signature"]), signed_content(manifest))
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(listed["public_key"], validate=True))
+        key.verify(base64.b64decode(listed["signature"], validate=True), signed_content(manifest))
     except (KeyError, TypeError, ValueError, InvalidSignature):
         return None
     return key
@@ -164,10 +163,3 @@ def _raw(key: Ed25519PublicKey) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from error

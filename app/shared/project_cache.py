@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from threading import RLock
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from cachetools import LRUCache
@@ -31,18 +31,24 @@ class ProjectCache(LRUCache[Key, Value]):
 
     def __init__(self, maxsize: float, getsizeof: Callable[[Value], float] | None = None) -> None:
         super().__init__(maxsize, getsizeof)
-        self._making = RLock()
+        self._looking, self._making = Lock(), Lock()
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of a key, made where it is not there; one that there is no room for is not kept."""
+        if (known := self._known(key)) is not None:
+            return known
         # Two that make the same at once would only wait for each other.
         with self._making:
-            if key in self:
-                return self[key]
-            made = make()
-            if self.getsizeof(made) <= self.maxsize:
-                self[key] = made
-            return made
+            if (known := self._known(key)) is None:
+                known = make()
+                if self.getsizeof(known) <= self.maxsize:
+                    with self._looking:
+                        self[key] = known
+            return known
+
+    def _known(self, key: Any) -> Value | None:
+        with self._looking:
+            return self.get(key)
 
     def __getitem__(self, key: Any) -> Value:
         return super().__getitem__(in_present(key))

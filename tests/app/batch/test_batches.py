@@ -17,6 +17,7 @@ from app.shared.audits import CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from app.shared.step_words import fused_overruled
+from app.shared.thinking import divided_text
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from db.types import NotFoundError
 from tests.app.batch.small_batch import REQUEST, SET, SETTINGS, parsed, run
@@ -195,6 +196,9 @@ def test_a_batch_is_reported_with_its_groups_sessions_and_rates(wired, done, tmp
     assert audited.sessions == tuple(row.session_id for row in view.rows)
     assert [(row.group, row.total) for row in audited.selection.rows] == [("men", 2), ("women", 1)]
     assert (audited.selection.rows[0].selected, audited.scoring) == (2, None)
+    marks = {"opens": "<think>", "closes": "</think>", "inside": True}
+    thinking = replace(view, rows=(replace(view.rows[0], divided=divided_text("hm", marks)), *view.rows[1:]))
+    assert audited_batch(thinking, RatesRule(selected=".", regex=True)).selection.undecided == 1
     path = formal_batch_report.call(wired, done, "R. Osei", "Who is hired?", kind="formal", folder=tmp_path)
     text = path.read_text("utf-8")
     assert path.name == f"coft-audit-batch-{done}-formal.html"

@@ -14,6 +14,7 @@ from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.bootstrap import services
 from app.compare.chains import SetCell, SetColumn, SetComparison, SetRequest, SetRow, column_means, mean_of, parted
+from app.compare.operations import set_request
 from app.compare.service import ComparisonService
 from app.compare.set_words import PAGE_ROWS, column_names, means_rows, set_message, set_query
 from app.compare.sets import SetComparisonService
@@ -244,6 +245,7 @@ def test_a_set_is_run_shown_again_and_deleted(questions, tmp_path, command):
     assert "people  2 prompts  vanilla, coft, sdd" in text
     _, text, _ = command("compare-set", "delete", found["comparison_id"])
     assert "deleted; its sessions stay" in text
+    assert json.loads(command("compare-set", "list", "--json")[1]) == []
 
 
 def test_a_set_that_cannot_be_compared_is_refused_in_one_sentence(questions, command):
@@ -251,6 +253,17 @@ def test_a_set_that_cannot_be_compared_is_refused_in_one_sentence(questions, com
         code, _, error = command(*compare(questions, "--policy", policies))
         assert code == 1
         assert sentence in error
+
+
+def test_a_request_from_json_has_the_settings_of_all_columns_and_those_of_each():
+    given = {"name": "n", "accept_errors": True, "columns": {"prompt": "q"}, "max_new_tokens": 4}
+    request, columns = set_request(given | {"compare": [{"policy": "vanilla"}, {"policy": "coft", "lam": 0.8}]})
+    shared = AuditSettings(max_new_tokens=4)
+    assert request == SetRequest("n", (replace(shared, policy="vanilla"), replace(shared, lam=0.8)), True)
+    assert columns == {"prompt": "q"}
+    for wrong in ({}, {"compare": {}}, {"compare": ["coft"]}):
+        with pytest.raises(ServiceError, match="must list the columns"):
+            set_request(wrong)
 
 
 PAIR = (AuditSettings(policy="vanilla"), AuditSettings(policy="coft", calibration_id=1))

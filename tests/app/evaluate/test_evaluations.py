@@ -13,6 +13,7 @@ from app.audit.service import AuditService
 from app.bootstrap import services
 from app.evaluate.items import ask_seed
 from app.evaluate.methods import methods_from
+from app.evaluate.opening import BEGUN, ItemOpener
 from app.evaluate.runs import EvaluationMethod, EvaluationRequest
 from app.evaluate.sources import HUB, SHIPPED
 from app.settings import Settings
@@ -20,7 +21,7 @@ from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from coft_core.errors import CoftError, ModelLoadError
-from coft_core.suites.base import Scored, Written
+from coft_core.suites.base import Choices, Item, Scored, Written
 from coft_core.suites.reading import Reader
 from db.evaluations import EvaluationsRepository, calibrations, contents, items
 from db.types import NotFoundError
@@ -245,6 +246,10 @@ def test_a_choice_opens_as_an_audit_that_writes_the_chosen_text(whole):
     assert (view.spans[0].category, opened.note) == ("gender", "")
     with pytest.raises(ServiceError, match="2 texts"):
         evaluations.open_item(done, "quiz", "certified", outcome.item, outcome.seed, text=2)
+    first = Item("i", "u", (Choices("", ("One two",), ()),))
+    opened = wired[ItemOpener].open("T", METHODS[0], first, "quiz", 0, None, 0, "apart")
+    view = wired[AuditService].view(opened.session_id, opened.branch_id)
+    assert (view.prompt, "".join(step.token for step in view.steps), opened.note) == ("One", " two", BEGUN)
     with pytest.raises(ServiceError, match="no item 'q99'"):
         evaluations.open_item(done, "quiz", "certified", "q99", 0)
 

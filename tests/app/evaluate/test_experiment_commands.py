@@ -204,6 +204,11 @@ def test_speed_alone_is_measured_by_a_run_that_goes_on_where_it_was_stopped(wire
     assert ("Vanilla" in shown, picture.visible, "Measured on" in notes) == (True, True, True)
     assert handlers.table(None, 0, "floor")[0] == ""
     assert Path(handlers.export(number, "floor", "csv")).read_text("utf-8").startswith("table,row,source")
+    (told,) = json.loads(Path(handlers.export(number, "floor", "json")).read_text("utf-8"))["tables"]
+    assert (told["columns"][0], told["rows"][1]["head"], told["rows"][1]["source"]) == ("Tokens a second", "Ours", "")
+    speed = told["rows"][1]["numbers"][0]
+    assert 0 < speed["low"] <= speed["value"] <= speed["high"]
+    assert told["notes"] == list(table.notes)
 
 
 def test_programs_name_a_shipped_experiment_in_place_of_suites_and_methods(wired, experiments):

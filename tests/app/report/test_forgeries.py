@@ -173,6 +173,12 @@ def shown_word(report, _):
     preview["masked_count"] -= last - first
 
 
+def all_shown(report, _):
+    """Every masked word is shown as it was typed."""
+    preview = report["session"]["policy_settings"]["preview"]
+    preview["pieces"], preview["masked_count"] = [[report["session"]["prompt"], False]], 0
+
+
 def reworded(report, _):
     """One letter of the prompt, outside of all spans, wherever the prompt is said."""
     session = report["session"]
@@ -283,6 +289,7 @@ FORGERIES: dict[str, Forgery] = {
     # Prompt, spans and masks
     "a word shown as masked": Forgery(masked_word, PREVIEW),
     "a masked word shown": Forgery(shown_word, PREVIEW),
+    "all masked words shown": Forgery(all_shown, PREVIEW),
     "a word of the masked prompt": Forgery(
         put("session", "policy_settings", "preview", "pieces", -1, 0, lambda text: text.replace("come", "go")), PREVIEW
     ),
