@@ -364,6 +364,7 @@ def sliders(
         pass
     took: dict[str, list[float]] = {"lam": [], "alpha": []}
     with opened(browser, f"{url}/?session={session}") as (page, _):
+        page.locator("#rereading summary").click()
         page.wait_for_function("document.querySelector('#rereading .told-now .token')?.textContent")
         page.wait_for_timeout(1500)
         for number in range(options.repeats):

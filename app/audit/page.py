@@ -62,7 +62,6 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             )
             _branches(services)
             _rereading(services)
-            place("audit/steps.html", "coft.pictures.steps(element)", "steps")
             place("audit/pictures.html", "coft.pictures.mount(element)", "pictures")
             spans = place(
                 "audit/contributions.html",

@@ -333,7 +333,7 @@ const openMenu = (button, id) => {
     entry("open").hidden = here;
     entry("prune").hidden = byId(id).step === null;
     entry("beside").hidden = partner(id) === null;
-    entry("beside").querySelector(".title").textContent = here ? "Put beside the chain that it left" : "Put beside the shown one";
+    entry("beside").querySelector(".title").textContent = here ? "Put beside the text that it left" : "Put beside the shown one";
     Object.assign(entry("compare"), { hidden: ids.length < 2 || !offers("compare"), href: comparison(ids) });
   });
 };

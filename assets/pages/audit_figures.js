@@ -135,7 +135,7 @@ const scale = () => {
   return [[0, low], [turn - 1e-6, mix(low, colour("data-2"), 0.7)], [turn, mix(colour("surface"), colour("signal"), 0.6)], [1, colour("signal")]];
 };
 const strip = {
-  title: "Sensitivity along the chain",
+  title: "Sensitivity along the text",
   marks: (now) => selection(now).map((shape) => ({ ...shape, layer: "above", fillcolor: "rgba(0,0,0,0)", line: { color: colour("accent"), width: 2 } })),
   figure({ cards }) {
     const hot = cards.filter((card) => Math.abs(card.r) >= HOT);

@@ -22,7 +22,7 @@ let now = { card: null, cards: [], selected: -1 }, last = 0, waiting = false, cl
 /* pictures of the chain are drawn again when the chain has changed, and only marked where another step is selected */
 const version = { chain: 0, card: 0 };
 let known = { cards: null, length: 0, end: null, card: null };
-let section = null, files = null, chosen = null, steps = null;
+let section = null, files = null, chosen = null;
 
 const running = () => session.state().running;
 const seen = (node) => {
@@ -159,7 +159,6 @@ onTheme(() => {
 onDrawn((node) => session.state().cards.length > 0 && [...pictures.values()].some((picture) => picture.node() === node));
 
 export const showPictures = (cards, selected) => {
-  if (steps) steps.hidden = cards.length === 0;
   const card = cards[selected] || null, end = cards[cards.length - 1] || null;
   const chain = known.cards !== cards || known.length !== cards.length || known.end !== end;
   if (chain) version.chain += 1;
@@ -172,7 +171,6 @@ export const showPictures = (cards, selected) => {
 expose({
   pictures: {
     reach,
-    steps(element) { steps = element.querySelector(".steps"); },
     mount(element) {
       section = element.querySelector(".pictures");
       files = menu(element.querySelector("#menu-image"), (item) => save(item.dataset.format));

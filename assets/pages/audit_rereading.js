@@ -142,7 +142,7 @@ const answer = (message) => {
     aria-pressed=${String(lam === message.lam)}><b>${t}</b>${` ${n}`}</button>`), offers);
   badge.className = `badge ${message.state[0]}`;
   const texts = {
-    ".told-now .token": message.moved ? message.token : "These are the audit’s own values. Move a slider to read the chain at others.",
+    ".told-now .token": message.moved ? message.token : "These are the audit’s own values. Move a slider to read the text at others.",
     ".told-now .certificate": message.certificate, ".reach": [message.reach, message.source].filter(Boolean).join(" "),
     ".standing .badge": message.state[1], ".standing .words": message.told,
   };
@@ -268,7 +268,8 @@ const receive = (message) => {
 const follow = (state) => {
   root.hidden = state.session === null || state.cards.length === 0;
   arrival(state);
-  if (root.hidden) return;
+  /* what is folded asks for nothing */
+  if (root.hidden || !find("details").open) return;
   if (shownFor === null || shownFor.session !== state.session) {
     NAMES.forEach((name) => { wish[name] = null; box(name).removeAttribute("aria-invalid"); });
     last = null;
@@ -306,6 +307,7 @@ const rereading = {
     });
     onFailure("reread", landed);
     onFailure("depart", () => { leaving = null; working(); });
+    find("details").addEventListener("toggle", () => follow(now()));
     session.watch(follow);
   },
 };

@@ -107,7 +107,7 @@ export const permalink = ({ cards }) => {
   const asked = wanted;
   wanted = null;
   if (asked === null || !cards.length) return null;
-  if (asked > cards.length) session.notice(`The address names step ${asked}; this chain has ${cards.length} so far, so its last one is shown.`);
+  if (asked > cards.length) session.notice(`The address names step ${asked}; this text has ${cards.length} so far, so its last one is shown.`);
   return Math.min(asked, cards.length) - 1;
 };
 

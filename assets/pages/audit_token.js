@@ -172,8 +172,9 @@ const words = (state) => {
   button.disabled = working || state.busy !== null || state.touched || !length || (known > 0 && known === length);
   button.textContent = known ? "Compute again" : "What does each span contribute?";
   find(".working").hidden = !working;
-  find(".lead").textContent = !known
-    ? "Shows one masked span at a time to the masked branch and sees how far each token moves. Runs the model again over the whole chain."
+  find(".said").classList.toggle("lead", known > 0);
+  find(".said").textContent = !known
+    ? "Shows one masked span at a time to the masked branch and sees how far each token moves. Runs the model again over the whole text."
     : !found.spans.length ? "No span is masked, so there is nothing to contribute."
       : known < length ? `Computed for the first ${known} of ${length} steps.` : found.peak;
 };

@@ -8,7 +8,7 @@ import "../base/lists.js";
 const PICTURES = {
   "thresholds-plot": "Threshold, coverage and contexts by position; the table below has the numbers",
   "support-plot": "How many true tokens have which support, with the threshold",
-  "drift-plot": "Place of each audit among the calibration’s chains",
+  "drift-plot": "Place of each audit among the calibration’s texts",
   "compare-plot": "Thresholds of both runs by step; the table below has the numbers",
 };
 /* what each fold holds: the values may be known before the fold is there, and a fold may be drawn again */

@@ -45,10 +45,10 @@ def test_pictures_are_drawn_once_unfolded_show_what_the_steps_say_and_leave_as_f
     for length, labels in ((16, range(2, 3)), (128, range(16, 17)), (129, range(8, 10)), (1024, range(8, 17))):
         spacing = page.evaluate("(length) => coft.pictures.reach({ length }).dtick", length)
         assert -(-length // spacing) in labels, (length, spacing)
+    page.locator(".pictures > summary").click()
     for name, count in (("steps", 38), ("candidates", len(step_card(steps[1])["rows"]))):
         page.locator(f"[data-picture={name}] [data-do=picture-numbers]").click()
         expect(page.locator(f"[data-table={name}] tbody tr")).to_have_count(count)
-    page.locator(".pictures > summary").click()
     rows = table(drawn(page, "divergence"))
     for row, step in zip(rows, steps, strict=True):
         said = step.diagnostics

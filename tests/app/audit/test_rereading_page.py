@@ -14,6 +14,7 @@ from tests.story.seed import calibrate, prompt_set
 
 def opened(audit, **options: object) -> Page:
     page = audit("?session=1", **options)
+    page.locator(".rereading summary").click()
     expect(page.locator("#reread-lam")).to_be_enabled()
     return page
 
