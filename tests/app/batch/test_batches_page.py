@@ -244,7 +244,7 @@ def test_rows_are_sorted_a_rule_gives_impact_ratios_while_it_is_typed_and_tables
         assert len(list(csv.DictReader(Path(downloading.value.path()).read_text("utf-8").splitlines()))) == count
     page.get_by_role("button", name="Formal report").click()
     page.get_by_label("Auditor").fill("Dr. R. Osei")
-    with page.expect_download() as waiting:
+    with page.expect_download(timeout=60_000) as waiting:
         page.get_by_role("button", name="Write the report").click()
     text = " ".join(each.extract_text() for each in PdfReader(waiting.value.path()).pages)
     assert "Dr. R. Osei" in text

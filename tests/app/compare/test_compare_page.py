@@ -14,6 +14,7 @@ from app.compare.sets import SetComparisonService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty
+from tests.browser import hand_over
 from tests.story.model import PROMPT
 from tests.story.seed import newest, slowed
 
@@ -183,7 +184,7 @@ def test_an_upload_runs_under_columns_with_parameters_of_their_own_and_is_sorted
     page.get_by_role("button", name="A prompt set").click()
     page.locator("#set-stored").select_option("1")
     expect(page.locator("#parsed")).to_contain_text("ward.jsonl")
-    page.locator("#prompt-set input[type=file]").set_input_files(people(tmp_path, 6))
+    hand_over(page, "#prompt-set", people(tmp_path, 6))
     expect(page.locator("#parsed")).to_contain_text("people.csv")
     page.get_by_role("button", name="Add column").click()
     page.get_by_label("Policy").nth(2).select_option("dexperts")
