@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 
@@ -149,8 +149,17 @@ def test_only_unfinished_jobs_are_marked_interrupted(database):
     assert [job.id for job in jobs.unfinished()] == [queued, running, alive]
     assert jobs.mark_interrupted(range(1, running + 1)) == [queued, running]
     assert [job.status for job in jobs.list()] == ["queued", "interrupted", "interrupted", *reversed(ended)]
-    error = jobs.get(running).error
-    assert "start it again" in error
+    stopped = jobs.get(running)
+    assert "start it again" in stopped.error
+    assert stopped.finished_at >= stopped.started_at
+    assert jobs.mark_interrupted([running, queued]) == []
+    # One that was asked to stop is cancelled, and one that was heard of lately is left alone.
+    jobs.ask_to_cancel(alive)
+    jobs.start(alive)
+    heard = jobs.get(alive).heartbeat_at
+    assert jobs.mark_interrupted([alive], heard) == []
+    assert jobs.mark_interrupted([alive], heard + timedelta(seconds=1)) == [alive]
+    assert (jobs.get(alive).status, jobs.get(alive).error) == ("cancelled", None)
 
 
 @pytest.fixture

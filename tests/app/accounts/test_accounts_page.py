@@ -61,13 +61,6 @@ def test_who_signs_in_without_scripts_comes_to_the_page_asked_for_signs_with_her
     context.close()
 
 
-def another(browser: Browser) -> Page:
-    """A page in a browser of its own."""
-    page = browser.new_context(viewport={"width": 1440, "height": 1000}, bypass_csp=True).new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    return page
-
-
 def entered(page: Page, served, role: str, path: str) -> Page:
     """The page as an account of a role sees it."""
     page.goto(f"{served.url}/{path}")
@@ -141,35 +134,3 @@ def test_an_admin_manages_accounts_and_projects_on_a_page_that_keeps_the_rules_o
     page.get_by_label("New password").press("Enter")
     # The browser itself asks for a longer one, and nothing is sent.
     expect(page).to_have_url(f"{served.url}/account/sign-ins")
-
-
-@pytest.mark.slow
-def test_a_viewer_finds_what_she_may_not_use_switched_off_with_the_reason(browser: Browser, served):
-    """On each page all controls of its working events are, and none that only reads."""
-    page = entered(another(browser), served, "viewer", "")
-    refused: list[str] = []
-    page.on("response", lambda answer: refused.append(answer.url) if answer.status == 403 else None)
-    expected = {
-        "": ["[data-do=go]", "[data-do=step]", "[data-do=judge] >> nth=0", "[data-do=comment]"],
-        "calibrate": ["#run"],
-        "batches": ["#run"],
-        "review": [".assign button"],
-        "sessions": ["[data-do=bulk][data-action=delete]", "#menu-more [data-action=rename]"],
-    }
-    for path, controls in expected.items():
-        page.goto(f"{served.url}/{path}")
-        expect(page.locator("#limits-said")).to_contain_text("You are a viewer here: you may read and export.")
-        for control in controls:
-            expect(page.locator(control)).to_be_disabled()
-            expect(page.locator(control)).to_have_attribute("title", re.compile("^the viewer is a viewer here"))
-        page.keyboard.press("Space")
-        page.keyboard.press("ArrowRight")
-    expect(page.locator("[data-do=bulk][data-action=gather]")).not_to_have_attribute("data-limited", "")
-    assert refused == []
-    page.goto(f"{served.url}/accounts")
-    expect(page.locator("body")).to_contain_text("this takes an admin")
-    page.context.close()
-    reviewer = entered(another(browser), served, "reviewer", "")
-    expect(reviewer.locator("[data-do=go]")).to_be_visible()
-    expect(reviewer.locator("#limits-said")).to_have_count(0)
-    reviewer.context.close()

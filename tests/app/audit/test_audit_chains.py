@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.operations import contributions_json
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
@@ -100,6 +101,13 @@ def test_contributions_are_the_cores_for_the_stored_chain(wired):
     assert found.log_ratio == pytest.approx(own.log_ratio, abs=1e-5)
     for mine, theirs in zip(found.spans, own.spans, strict=True):
         assert mine.log_ratio == pytest.approx(theirs.log_ratio, abs=1e-5)
+    plain = contributions_json(found)
+    assert (plain["steps"], plain["token_ids"]) == ([1, 2, 3], tokens)
+    for name in ("sensitivity", "log_ratio", "interaction"):
+        assert plain[name] == list(getattr(found, name))
+    for shown, part in zip(plain["spans"], found.spans, strict=True):
+        assert (shown["start"], shown["end"], shown["category"]) == (part.span.start, part.span.end, part.span.category)
+        assert (shown["sensitivity"], shown["log_ratio"]) == (list(part.sensitivity), list(part.log_ratio))
 
 
 def test_contributions_need_a_token_and_the_sessions_model_but_no_calibration(wired, tmp_path):

@@ -7,13 +7,11 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import expect
 
 from app.audit.finding import LEAST, finding_message, strongest
-from app.audit.handlers import AuditHandlers
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
@@ -89,20 +87,6 @@ def test_the_model_alone_writes_what_a_vanilla_session_of_the_same_draws_writes(
     assert len(expected) - len(alone) in (0, 1)
     assert any(row.log_p_factual != row.log_p_masked for step in alone for row in step.candidates)
     assert audits.view(audited) == before
-
-
-def test_the_pages_finding_names_no_word_of_the_marked_family(wired: Services) -> None:
-    handlers, spans = AuditHandlers(wired), (Span(35, 37, "gender"),)
-    own = AuditSettings(calibration_id=None, max_new_tokens=4)
-    number = wired[AuditService].start(StartAudit(PROMPT, own, spans)).session_id
-    list(wired[AuditService].run(number))
-    first, *others = handlers.find(SimpleNamespace(session=number, nonce=1))
-    message = others[-1]
-    assert (first["kind"], first["total"], len(first["alone"])) == ("writing", 4, 1)
-    assert message["alone"][:1] == first["alone"]
-    if message["words"]:
-        first = max(message["words"], key=lambda word: abs(word["shown"] - word["masked"]))["t"]
-        assert all(span.category != "gender" for span in wired[AuditService].detect(first))
 
 
 def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report(

@@ -8,9 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.review.service import VerdictService
-from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.wiring import Services
-from tests.story.seed import say
 
 Reviewer = Callable[..., Page]
 
@@ -112,74 +110,3 @@ def test_tokens_spans_branches_and_the_session_are_judged_by_key_and_click(audit
     ]
     assert [entry[2:] for entry in log(services)][:2] == [(1, 1), (3, 6)]
     assert [entry.target.kind for entry in services[VerdictService].history(1)][2:] == ["session", "branch"]
-
-
-@pytest.mark.slow
-def test_two_reviewers_in_two_browsers_see_each_other_and_comment(reviewer, services: Services, picture):
-    first, second = reviewer("R. Osei"), reviewer("A. Lee")
-    pick(first, 2)
-    pick(second, 2)
-    first.keyboard.press("u")
-    expect(said(first)).to_contain_text("log entry 1")
-    second.keyboard.press("c")
-    expect(mark(second, 2)).to_have_class("vd disputed")
-    expect(mark(first, 2)).to_have_class("vd unfair")
-    first.get_by_role("button", name="Refresh verdicts").click()
-    expect(mark(first, 2)).to_have_class("vd disputed")
-    expect(radio(first, "unfair")).to_have_attribute("aria-checked", "true")
-    picture(first, "audit-verdict-disputed")
-    second.keyboard.press("u")
-    expect(mark(second, 2)).to_have_class("vd unfair")
-    first.reload()
-    expect(mark(first, 2)).to_have_class("vd unfair")
-
-    pick(first, 3)
-    first.get_by_label("Comment", exact=True).fill("why that word?")
-    first.keyboard.press("Enter")
-    expect(said(first)).to_contain_text("log entry 4")
-    expect(first.get_by_label("Comment", exact=True)).to_have_value("")
-    second.get_by_role("button", name="Refresh verdicts").click()
-    pick(second, 3)
-    second.get_by_label("Comment", exact=True).fill("it is the prompt's <b>")
-    second.locator("#verdicts [data-do=comment]").click()
-    expect(second.locator("#verdicts .thread .judge-note")).to_have_text(["why that word?", "it is the prompt's <b>"])
-    expect(mark(second, 3)).to_have_count(0)
-    pick(second, 4)
-    expect(second.locator("#verdicts .thread")).to_be_hidden()
-    assert [entry.kind for entry in services[VerdictService].history(1)][3:] == ["comment", "comment"]
-
-
-@pytest.mark.slow
-def test_a_blind_review_hides_what_others_said_on_the_audit_and_in_the_library(audit, visit, services: Services):
-    say(services, "A. Lee", "unfair", 1, note="secret word")
-    say(services, "A. Lee", "unfair")
-    assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]
-    services[VerdictService].start_review(1, "R. Osei")
-    page = audit("?session=1")
-    page.get_by_role("button", name="Refresh verdicts").click()
-    expect(said(page)).to_have_text("Verdicts are up to date.")
-    expect(page.locator(".strip .vd")).to_have_count(0)
-    become(page, "R. Osei")
-    expect(page.locator("#verdicts .blindly")).to_be_visible()
-    pick(page, 2)
-    expect(page.locator("#verdicts .status")).to_be_hidden()
-    expect(page.locator("#session-verdict")).to_be_hidden()
-    page.keyboard.press("c")
-    expect(said(page)).to_contain_text("log entry 4")
-    expect(mark(page, 2)).to_have_class("vd fair")
-    assert "secret" not in page.content()
-
-    library = visit("/sessions?text=secret+word")
-    expect(library.locator(".foundbar .where")).to_have_text("0 audits")
-    for judged in (True, False):
-        assert 1 not in services[SessionLibrary].ids(LibraryQuery(judged=judged))
-    assert services[SessionLibrary].search(LibraryQuery(text="Nurse handover")).entries[0].verdict_count is None
-    library.goto(library.url.partition("?")[0])
-    expect(library.locator("tbody tr", has_text="Nurse handover")).to_contain_text("hidden")
-    assert "secret" not in library.content()
-
-    services[VerdictService].finish_review(1, "R. Osei")
-    page.get_by_role("button", name="Refresh verdicts").click()
-    expect(page.locator("#verdicts .status")).to_contain_text("secret")
-    expect(page.locator("#verdicts .blindly")).to_be_hidden()
-    assert list(services[SessionLibrary].ids(LibraryQuery(text="secret word"))) == [1]

@@ -16,7 +16,6 @@ from app.swap.service import SwapService
 from app.swap.types import SwapProgress, SwapRequest, SwapResult
 from tests.app.shared.test_accessibility import faulty
 
-BOTH = "The Muslim doctor saw her before he left"
 PRONOUN = "The cook finished rounds and then he prepared the reports"
 """The story, begun with someone of no family."""
 
@@ -139,43 +138,3 @@ def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
             page.get_by_role("button", name=name, exact=True).click()
         waiting.value.save_as(folder / "file")
         assert (folder / "file").read_bytes().startswith(start)
-
-
-@pytest.mark.slow
-def test_a_result_and_what_it_was_asked_by_come_back_on_a_reload_and_in_another_tab_without_being_computed_again(
-    swap, services: Services, asked, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = swap()
-    write(page, BOTH)
-    page.locator("[data-do=offer][data-term=Sikh]").click()
-    expect(variants(page)).to_have_count(2)
-    page.locator("#swap-length").fill("7")
-    compare(page)
-    address, lead = page.url, page.locator(".lead").text_content()
-    assert "result=" in address
-    page.locator("#swap-at").fill("2")
-    page.locator("#swap-at").press("Tab")
-    expect(page.locator(".captioned")).to_contain_text("for token 2")
-    second = page.locator(".lead").text_content()
-
-    def never(*given: object) -> None:
-        raise AssertionError("the model was run again")
-
-    monkeypatch.setattr(services[SwapService], "_distributions", never)
-    # As after a restart of the program, nothing is in its memory.
-    services[SwapService]._kept.clear()
-    page.reload()
-    expect(page.locator(".lead")).to_have_text(second)
-    expect(page.locator("#prompt")).to_have_value(BOTH)
-    expect(variants(page)).to_have_count(2)
-    expect(page.locator("#swap-length")).to_have_value("7")
-    expect(page.locator(".group-chip")).to_contain_text("Sikh")
-    expect(page.locator("[data-do=run]")).to_be_enabled()
-    expect(page.locator(".stale")).to_be_hidden()
-    other = swap(address.partition("/swap")[2])
-    expect(other.locator(".lead")).to_have_text(lead)
-    expect(other.locator("#prompt")).to_have_value(BOTH)
-    expect(other.locator(".stale")).to_be_hidden()
-    other.get_by_role("button", name="Open as audit: COFT, Sikh").click()
-    expect(other.locator("#prompt")).to_have_value(BOTH.replace("Muslim", "Sikh"))
-    assert len(asked) == 1

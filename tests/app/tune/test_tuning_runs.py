@@ -20,7 +20,7 @@ from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from app.shared.wiring import Services
-from app.tune.runs import TuningRequest, tuning_csv, tuning_json
+from app.tune.runs import TunedValues, TuningRequest, tuning_csv, tuning_json
 from app.tune.service import TuningService
 from app.tune.sets import TuningSet
 from app.tune.words import run_details
@@ -119,6 +119,14 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
     assert [run.id for run in wired[TuningService].list()] == [whole.id, job.id]
     assert wired[TuningService].tuned(TINY).run_id == whole.id
     assert wired[TuningService].tuned(replace(TINY, temperature=0.5)) is None
+    best = dict(finished.methods[0].best.values)
+    assert wired[TuningService].applied(replace(TINY, lam=0.9)) == replace(TINY, lam=best["lam"])
+    found = TunedValues(1, "run", "set", (("decay", 20.0),), None, 0.2)
+    monkeypatch.setattr(wired[TuningService], "tuned", lambda settings: found)
+    asked = replace(TINY, policy="sdd", parameters=(("decay", 5.0), ("kept", "yes")))
+    assert wired[TuningService].applied(asked) == replace(
+        asked, alpha=0.2, parameters=(("decay", 20.0), ("kept", "yes"))
+    )
     # Of a run that is cancelled before the model alone is measured, nothing is kept.
     for call, kept in ((1, []), (2, [0])):
         cancel_in(wired, monkeypatch, call)
