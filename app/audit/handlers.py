@@ -29,6 +29,7 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import USER_ERRORS
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream, shown_to
 from app.shared.format import shown_token
+from app.shared.job_watch import asked_number
 from app.shared.needs import LOOK, READ, needs
 from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
@@ -256,10 +257,6 @@ def _reading(event: gr.EventData) -> RereadRequest:
     return RereadRequest(event.session, event.lam, event.alpha, event.branch)
 
 
-LONGEST_NUMBER = 18
-"""Digits of a number that a store can have."""
-
-
 class FirstChain:
     """Answers with the message that the page's event ``open`` would bring."""
 
@@ -273,7 +270,7 @@ class FirstChain:
 
     def answer(self, request: Request) -> Response:
         """The chain; nothing where the event would say why there is none."""
-        session, branch = (_number(request.query_params.get(name, "")) for name in ("session", "branch"))
+        session, branch = (asked_number(request, name) for name in ("session", "branch"))
         try:
             if session is not None:
                 message = self._handlers.first_message(session, branch)
@@ -281,7 +278,3 @@ class FirstChain:
         except USER_ERRORS:
             pass
         return Response(status_code=404)
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None

@@ -190,11 +190,7 @@ class RereadService:
 
     def _asked(self, request: RereadRequest) -> tuple[SessionRecord, BranchRecord]:
         record = self._sessions.get(request.session_id)
-        wanted = record.active_branch_id if request.branch_id is None else request.branch_id
-        branch = self._sessions.branch(wanted)
-        if branch.session_id != record.id:
-            raise ServiceError(f"Branch {branch.id} does not belong to session {record.id}; open it from its session.")
-        return record, branch
+        return record, self._audits.branch(record.id, request.branch_id)
 
     def _chosen(
         self, record: SessionRecord, settings: AuditSettings, alike: Sequence[CalibrationRecord]

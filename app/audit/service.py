@@ -115,7 +115,7 @@ class AuditService:
     def view(self, session_id: int, branch_id: int | None = None) -> AuditView:
         """A session from the store; needs no model. Without a branch, the active one."""
         record = self._sessions.get(session_id)
-        return self._views.view(record, self._branch(session_id, branch_id))
+        return self._views.view(record, self.branch(session_id, branch_id))
 
     def settings(self, session_id: int) -> AuditSettings:
         """What a session was started with."""
@@ -123,13 +123,13 @@ class AuditService:
 
     def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
         """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""
-        branch = self._branch(session_id, branch_id)
+        branch = self.branch(session_id, branch_id)
         return self._views.progress(self._sessions.get(session_id), branch, self._live.steps(branch.id))
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
         """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end."""
         with self._lock(session_id), in_one_sentence():
-            branch = self._live.going(session_id, branch_id) or self._branch(session_id, branch_id)
+            branch = self._live.going(session_id, branch_id) or self.branch(session_id, branch_id)
             if branch.finished:
                 return None
             step = None
@@ -158,7 +158,7 @@ class AuditService:
             self._pauses[key].add(stop)
         try:
             record, written = self._sessions.get(session_id), 0
-            branch_id = self._branch(session_id, branch_id).id
+            branch_id = self.branch(session_id, branch_id).id
             wanted = None if until is None else checked(until, record.certificate)
             while not stop.is_set() and (step := self.step(session_id, branch_id, waiting)) is not None:
                 written += 1
@@ -174,12 +174,12 @@ class AuditService:
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
         """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`."""
         with in_one_sentence():
-            return self._live.chain_work(self._branch(session_id, branch_id))
+            return self._live.chain_work(self.branch(session_id, branch_id))
 
     def take_chain(self, session_id: int, branch_id: int, chain: WrittenChain) -> None:
         """Store what was written elsewhere."""
         with self._lock(session_id):
-            self._live.take(self._branch(session_id, branch_id), chain)
+            self._live.take(self.branch(session_id, branch_id), chain)
 
     def pause(self, session_id: int) -> None:
         """Stop every :meth:`run` of this session after its current step."""
@@ -215,7 +215,7 @@ class AuditService:
         Forcing the same token at the same place again opens the branch that exists already.
         """
         with self._lock(session_id):
-            parent = self._branch(session_id, branch_id)
+            parent = self.branch(session_id, branch_id)
             with in_one_sentence():
                 for attempt in self._host.memory.attempts():
                     with attempt, self._live.rollout(parent, copies=1) as rollout:
@@ -255,7 +255,7 @@ class AuditService:
         record = self._sessions.get(session_id)
         known = self._findings.get(session_id)
         if known is None or known[0] != record.updated_at:
-            steps = self._live.steps(self._branch(session_id, None).id)
+            steps = self._live.steps(self.branch(session_id, None).id)
             told = title(masked_words(record.prompt, record.spans), steps, self.refers(session_id))
             self._findings[session_id] = known = record.updated_at, told
         return known[1]
@@ -263,7 +263,7 @@ class AuditService:
     def contributions(self, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
         """What each masked span contributes to the sensitivity of each token of a chain; needs the model."""
         record = self._sessions.get(session_id)
-        tokens = [step.token_id for step in self._live.steps(self._branch(session_id, branch_id).id)]
+        tokens = [step.token_id for step in self._live.steps(self.branch(session_id, branch_id).id)]
         # Thresholds play no part in it, so that a deleted calibration is no obstacle.
         prepared = self._live.plan(record, thresholds=False)
         detector, spans = self._detector(record), prepared.prompt.spans
@@ -317,7 +317,7 @@ class AuditService:
     def _detector(self, record: SessionRecord) -> SpanDetector:
         return self._detectors.choose(settings_from_json(record.policy_settings["settings"]))
 
-    def _branch(self, session_id: int, branch_id: int | None) -> BranchRecord:
+    def branch(self, session_id: int, branch_id: int | None) -> BranchRecord:
         """A branch of a session, its active one if None; one small query, since every step asks."""
         if branch_id is None:
             return self._sessions.active_branch(session_id)

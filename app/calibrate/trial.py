@@ -36,7 +36,7 @@ def usable_rows(
     """The rows that a calibration can use, and what is wrong with the others, in the order of their lines."""
     require_prompts(prompts)
     rows, errors = list(rows_of(prompts)), list(prompts.errors)
-    for check in (_without_reference, _without_group, _of_another_group, _of_another_weight, partial(_too_long, model)):
+    for check in (_left_empty, _of_another_group, _of_another_weight, partial(_too_long, model)):
         problems = {problem.line: problem for problem in check(rows, request)}
         errors += problems.values()
         rows = [row for row in rows if row.line not in problems]
@@ -93,42 +93,32 @@ def length_of(model: LanguageModel, example: Example, request: CalibrationReques
     return example_length(model, example if request.source == "reference" else replace(example, reference=None))
 
 
-def _without_reference(rows: list[PromptRow], request: CalibrationRequest) -> Iterator[RowError]:
-    if request.source == "reference":
-        yield from (RowError(row.line, "reference", "is empty") for row in rows if not row.example.reference)
-
-
-def _without_group(rows: list[PromptRow], request: CalibrationRequest) -> Iterator[RowError]:
-    if request.by_group:
-        yield from (RowError(row.line, "group", "is empty") for row in rows if not row.example.group)
+def _left_empty(rows: list[PromptRow], request: CalibrationRequest) -> Iterator[RowError]:
+    for field, needed in (("group", request.by_group), ("reference", request.source == "reference")):
+        if needed:
+            yield from (RowError(row.line, field, "is empty") for row in rows if not getattr(row.example, field))
 
 
 def _of_another_group(rows: list[PromptRow], request: CalibrationRequest) -> Iterator[RowError]:
-    first: dict[str, PromptRow] = {}
-    for row in rows if request.by_group else ():
-        if row.example.context is None:
-            continue
-        other = first.setdefault(row.example.context, row)
-        if other.example.group != row.example.group:
-            group, theirs = row.example.group, other.example.group
-            yield RowError(
-                row.line, "group", f"is “{group}”, and line {other.line} of the same context has “{theirs}”; use one"
-            )
+    if request.by_group:
+        said = ((row.example.context, row, row.example.group) for row in rows if row.example.context is not None)
+        yield from _differing("group", "“{}”", said)
 
 
 def _of_another_weight(rows: list[PromptRow], request: CalibrationRequest) -> Iterator[RowError]:
-    if request.weighting != "column":
-        return
-    first: dict[int, PromptRow] = {}
-    numbers = context_numbers([row.example for row in rows], request.by_group)
-    for row, number in zip(rows, numbers, strict=True):
-        other = first.setdefault(number, row)
-        if other.weight != row.weight:
-            yield RowError(
-                row.line,
-                "weight",
-                f"is {row.weight:g}, and line {other.line} of the same context has {other.weight:g}; use one",
-            )
+    if request.weighting == "column":
+        numbers = context_numbers([row.example for row in rows], request.by_group)
+        yield from _differing("weight", "{:g}", zip(numbers, rows, (row.weight for row in rows), strict=True))
+
+
+def _differing(field: str, shown: str, said: Iterable[tuple[object, PromptRow, object]]) -> Iterator[RowError]:
+    """Rows that have another value than the first row of their context; each comes with its context and value."""
+    first: dict[object, tuple[PromptRow, object]] = {}
+    for context, row, own in said:
+        other, theirs = first.setdefault(context, (row, own))
+        if own != theirs:
+            there = f"line {other.line} of the same context has {shown.format(theirs)}"
+            yield RowError(row.line, field, f"is {shown.format(own)}, and {there}; use one")
 
 
 def _too_long(model: LanguageModel, rows: list[PromptRow], request: CalibrationRequest) -> Iterator[RowError]:

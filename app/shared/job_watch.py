@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
+from starlette.requests import Request
 
 from app.shared.components import listing, markup
 from app.shared.errors import ServiceError
@@ -54,7 +55,7 @@ def resumable_jobs(jobs: Sequence[JobView]) -> str:
     )
 
 
-def asked_number(request: gr.Request, name: str) -> int | None:
+def asked_number(request: gr.Request | Request, name: str) -> int | None:
     """A number that the address names; None where there is none, or something else in its place."""
     text = str(request.query_params.get(name, ""))
     return int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else None
