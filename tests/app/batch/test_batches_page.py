@@ -250,6 +250,9 @@ def test_rows_are_sorted_a_rule_gives_impact_ratios_while_it_is_typed_and_tables
     assert "Dr. R. Osei" in text
     assert "“they”" in " ".join(text.split())
     page.keyboard.press("Escape")
+    page.evaluate("window.print = () => { window.printed = true; }")
+    page.get_by_role("button", name="Print").click()
+    assert page.evaluate("window.printed")
     page.emulate_media(media="print")
     expect(page.locator(".impact")).to_be_visible()
     expect(page.locator(".batchrows")).to_be_hidden()
