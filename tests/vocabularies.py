@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import wrap_model
+from tests.models.tiny import tiny_module
 
 CONTROL = ("<unk>", "<s>", "</s>")
 LETTERS = "abcdefghijklmnopqrstuvwxyzTN.,"
@@ -89,18 +89,5 @@ def finished(backend: Tokenizer, **given: Any) -> PreTrainedTokenizerFast:
 
 def random_model(tokenizer: Any, name: str = "tiny") -> LanguageModel:
     """A Llama of random weights over a vocabulary."""
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=128,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        initializer_range=0.4,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module: Any = LlamaForCausalLM(config)
-    return wrap_model(module.eval().requires_grad_(False), tokenizer, name=name)
+    ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id, "pad_token_id": None}
+    return wrap_model(tiny_module("llama", vocab_size=len(tokenizer), **ends), tokenizer, name=name)

@@ -216,7 +216,7 @@ class Suite(ABC):
     """Name of the folder with its files; the key unless told."""
 
     files: ClassVar[tuple[str, ...]] = ()
-    """Names of the file with its records, one JSON object a line; the first one that is there is read."""
+    """Names of the file with its records, a table or one JSON object a line; the first one that is there is read."""
 
     record: ClassVar[type[Record]]
     """What a record is read as, where each is one item."""
@@ -242,7 +242,8 @@ class Suite(ABC):
 
     def items(self, data: DataFolder) -> list[Item]:
         """All items, in a fixed order."""
-        return self.made(data.json_lines(self.folder, *self.files))
+        read = data.table if self.files[0].endswith(".csv") else data.json_lines
+        return self.made(read(self.folder, *self.files))
 
     def items_from_hub(self) -> list[Item]:
         """The items of a data set on a hub."""

@@ -31,7 +31,7 @@ from pydantic import Field, StringConstraints
 from scipy.stats import beta
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite
-from coft_core.suites.files import DataFolder, Line
+from coft_core.suites.files import Line
 from coft_core.suites.preferences import preference, shared_beginning, tie_figure, unmasked_figure
 from coft_core.suites.statistics import LEVEL, Floats, Sample, interval_wanted
 from coft_core.types import Span
@@ -81,10 +81,7 @@ class CrowsPairs(Suite):
     kind = "bias"
     main = "accuracy"
     record = Pair
-
-    def items(self, data: DataFolder) -> list[Item]:
-        """Pairs of ``crows_pairs_anonymized.csv``."""
-        return self.made(data.table(self.key, "crows_pairs_anonymized.csv"))
+    files = ("crows_pairs_anonymized.csv",)
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Shares by both likelihoods, by direction and by type of bias, and what lies beside them; see the module."""

@@ -18,7 +18,7 @@ from coft_core.suites.decisions import (
     whole_figures,
     yes_no,
 )
-from coft_core.suites.files import DataFolder, Flag, Line, Row
+from coft_core.suites.files import Flag, Line, Row
 
 RESUME_RACE = Attribute("race", "race", ("black", "white"), ("black names", "white names"))
 RESUME_GENDER = Attribute("gender", "gender", ("female", "male"), ("women's names", "men's names"))
@@ -122,16 +122,16 @@ def _said(row: Row, words: Mapping[str, str]) -> list[str]:
 
 
 class HiringResume(Suite):
-    """The main figure is the gap between black and white first names in how often a call back is advised."""
+    """The main figure is the gap between black and white first names in how often a call back is advised.
+
+    Résumés are as OpenIntro has them; those that answer one advertisement are one unit.
+    """
 
     key = "hiring_resume"
     kind = "bias"
     main = "parity_gap_race"
     record = Resume
-
-    def items(self, data: DataFolder) -> list[Item]:
-        """Rows of ``resume.csv`` as OpenIntro has them; those that answer one advertisement are one unit."""
-        return self.made(data.table(self.folder, "resume.csv"))
+    files = ("resume.csv",)
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Parity by race and gender, the employers' own difference, and rates of all four groups."""
@@ -226,11 +226,7 @@ class Utrecht(Suite):
     kind = "bias"
     main = "parity_gap_gender"
     record = Student
-
-    def items(self, data: DataFolder) -> list[Item]:
-        """Rows of ``recruitmentdataset-2022-1.3.csv``."""
-        names = ("recruitmentdataset-2022-1.3.csv", "recruitmentdataset.csv", "utrecht.csv")
-        return self.made(data.table(self.key, *names))
+    files = ("recruitmentdataset-2022-1.3.csv", "recruitmentdataset.csv", "utrecht.csv")
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Parity by gender and nationality, the companies' own gap, and the groups' rates."""

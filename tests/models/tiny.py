@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import PreTrainedConfig
+from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from coft_core.model.requirements import loader_of
 
@@ -139,9 +139,14 @@ NOT_MADE = {
 """Kinds of which no small model is made here, and why."""
 
 
-def tiny_config(config_class: type[PreTrainedConfig]) -> PreTrainedConfig:
-    """A configuration of a class with small numbers."""
-    return config_class(**_small(config_class()))
+def tiny_config(config_class: type[PreTrainedConfig], **changes: Any) -> PreTrainedConfig:
+    """A configuration of a class with small numbers, but for what is said."""
+    return config_class(**{**_small(config_class()), **changes})
+
+
+def tiny_module(model_type: str, seed: int = 1, **changes: Any) -> Any:
+    """A causal model of random weights of a kind, by the name that transformers gives it."""
+    return random_module(tiny_config(CONFIG_MAPPING[model_type], **changes), seed)
 
 
 def random_module(config: PreTrainedConfig, seed: int = 1) -> Any:

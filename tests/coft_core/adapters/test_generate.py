@@ -10,11 +10,11 @@ from transformers.generation.streamers import BaseStreamer
 
 import coft_core as cc
 from coft_core.assets import assets_path
-from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.types import Certificate
 from tests.coft_core.demo import demo_model
+from tests.coft_core.levels import fitting, flat
 from tests.conftest import PlainDetector
 
 TEXTS = [
@@ -133,16 +133,9 @@ def test_scores_are_what_the_tokens_were_drawn_from_and_logits_the_models_own(de
     assert torch.allclose(torch.cat(found.logits), plain, atol=1e-3)
 
 
-def calibration(model, policy):
-    own = replace(policy.fingerprint(model, "none"), estimator="hierarchical", source="reference")
-    values = torch.full((99 * 8,), math.log(0.02)).numpy()
-    steps, contexts = torch.arange(8).repeat(99).int().numpy(), torch.arange(99).repeat_interleave(8).int().numpy()
-    return cc.Calibration.of(own, 0.1, CalibrationValues(values, steps, contexts))
-
-
 def test_a_calibration_certifies_and_one_of_another_policy_is_refused(tiny):
     policy = cc.CoftPolicy(lam=0.6)
-    applied = replace(policy, calibration=calibration(tiny, policy))
+    applied = replace(policy, calibration=fitting(policy, tiny, flat(math.log(0.02), 99, 8)))
     given = torch.tensor([tiny.tokenizer("the old man said")["input_ids"]])
     asked = {"max_new_tokens": 8, "return_dict_in_generate": True, "output_scores": True}
     loop = cc.generate_with(applied, model=tiny, spans=[[cc.Span(4, 11, "age")]], detector=PlainDetector())

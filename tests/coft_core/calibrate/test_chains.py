@@ -7,14 +7,12 @@ import numpy as np
 import pytest
 
 from coft_core.calibrate.chains import chain_prompts, chain_seed, generate_chains
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.values import CalibrationValues
-from coft_core.decode.loop import generate
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
 from coft_core.text.detection import default_detector
 from coft_core.types import Example
+from tests.coft_core.levels import fitting, flat
 
 TEXTS = ("He was late", "She wrote a long letter to the judge", "The old man", "A nurse and his friend")
 
@@ -26,40 +24,13 @@ def model():
 
 def thresholded(model, log_tau):
     """A policy with one threshold at every step."""
-    bare = CoftPolicy(0.6)
-    fingerprint = replace(
-        bare.fingerprint(model, default_detector().version), estimator="hierarchical", source="rollout"
-    )
-    values = CalibrationValues(np.full(20, log_tau), np.zeros(20, dtype=int), np.arange(20))
-    return CoftPolicy(0.6, Calibration.of(fingerprint, 0.1, values))
+    bare, detector = CoftPolicy(0.6), default_detector().version
+    return CoftPolicy(0.6, fitting(bare, model, flat(log_tau, 20), detector=detector, source="rollout"))
 
 
 def prompts(model, texts=TEXTS):
     examples = [Example(text) for text in texts]
     return chain_prompts(model, examples, range(len(texts)), CoftPolicy(0.6), default_detector())
-
-
-@pytest.mark.parametrize("log_tau", [-6.0, -2.0])
-def test_batched_chains_are_those_that_the_policy_generates_one_by_one(model, log_tau):
-    policy = thresholded(model, log_tau)
-    chains = generate_chains(model, policy, prompts(model), max_new_tokens=6, seed=5)
-    for row, (text, tokens) in enumerate(zip(TEXTS, chains.tokens, strict=True), start=1):
-        run = generate(model, text, policy, max_new_tokens=6, seed=chain_seed(5, row))
-        assert tuple(step.token_id for step in run.steps) == tokens
-        own = chains.chosen.select([row - 1])
-        expected = [min(step.log_p_fused, step.log_p_masked) for step in run.steps]
-        assert own.values.tolist() == pytest.approx(expected, abs=1e-4)
-        assert own.steps.tolist() == list(range(len(tokens)))
-
-
-def test_true_tokens_are_factual_draws_and_not_what_the_policy_chose(model):
-    # A threshold that only a fallback can meet: the chain is greedy, the true tokens are drawn all the same.
-    policy = thresholded(model, -0.01)
-    chains = generate_chains(model, policy, prompts(model), max_new_tokens=12, seed=1)
-    assert len(chains.truth()) == len(chains.chosen)
-    assert (chains.truth().steps == chains.chosen.steps).all()
-    assert not np.array_equal(chains.truth().values, chains.chosen.values)
-    assert (chains.truth().values < -0.01).mean() > 0.5
 
 
 def test_chains_do_not_depend_on_their_batch_and_progress_counts_each_once(model):

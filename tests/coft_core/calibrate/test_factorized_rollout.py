@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,13 +12,12 @@ import coft_core as cc
 from coft_core.calibrate.chains import BATCH_ROWS, TRUTH_PATH, chain_prompts, chain_seed, generate_chains
 from coft_core.calibrate.rollouts import round_size
 from coft_core.conformal.coverage import clopper_pearson
-from coft_core.conformal.part import Part
-from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.types import Sampling
 from tests.coft_core.calibrate.conftest import PlainDetector
+from tests.coft_core.levels import fitting_by_family
 
 TEXTS = ("the old man said", "the nurse wrote a long letter", "an old tree", "somebody said", "the man")
 FAMILIES = (("gender", "age"), ("gender",), ("age",), (), ("gender",))
@@ -44,13 +42,7 @@ def model():
 def thresholded(model, taus):
     """A policy with one threshold a family at every step."""
     bare = cc.FactorizedCoftPolicy(0.6)
-    own = replace(bare.fingerprint(model, "none"), estimator="hierarchical", source="rollout")
-    values = {
-        name: CalibrationValues(np.full(99, log_tau), np.zeros(99, int), np.arange(99))
-        for name, log_tau in taus.items()
-    }
-    parts = tuple((name, Part(own, 0.05, own_values)) for name, own_values in values.items())
-    return cc.FactorizedCoftPolicy(0.6, cc.Calibration(0.1, parts))
+    return replace(bare, calibration=fitting_by_family(bare, model, taus, source="rollout"))
 
 
 def prompts(model, policy):
@@ -117,19 +109,12 @@ class TestIteration:
         (made,) = cc.calibrate_factorized(model, EXAMPLES, tolerance=0.005, seed=3, **SETTINGS)
         return made
 
-    def test_thresholds_of_every_family_settle_on_fresh_contexts(self, made):
-        assert made.chains.settled
+    def test_families_have_their_shares_and_contexts_and_the_intersection_covers_what_was_asked(self, made):
         rounds = made.chains.iterations
-        assert [entry.final for entry in rounds] == [False] * (len(rounds) - 1) + [True]
-        assert len(rounds) > 2
-        assert not rounds[0].consistent
-        assert rounds[0].kept == rounds[0].contexts
+        assert made.chains.settled
         assert sum(entry.contexts for entry in rounds) + made.coverage.contexts == 160
         assert made.context_count == rounds[-1].contexts
-        assert made.source == "rollout"
         assert made.notes == (made.chains.sentence,)
-
-    def test_families_have_their_shares_and_contexts_and_the_intersection_covers_what_was_asked(self, made):
         assert made.alphas == {"gender": 0.2, "age": 0.2}
         for name, own in made.parts:
             rows = {int(row) for row in (*own.values.rows, *own.verification.rows)}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -34,3 +38,16 @@ def calibration(fingerprint):
         verification=random_values(40, seed=2, first_context=60), seed=3, created="2025-01-02T03:04:05+00:00",
         name="Wörter und mehr",
     )  # fmt: skip
+
+
+def rewritten(data, **settings):
+    """The same file with other settings; a setting given as ``...`` is taken away."""
+    source = zipfile.ZipFile(io.BytesIO(data))
+    header = json.loads(source.read("calibration.json")) | settings
+    header = {name: value for name, value in header.items() if value is not ...}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as target:
+        target.writestr("calibration.json", json.dumps(header))
+        for name in source.namelist()[1:]:
+            target.writestr(name, source.read(name))
+    return buffer.getvalue()

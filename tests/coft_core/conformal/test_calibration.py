@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import io
-import json
 import math
 import re
-import zipfile
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 
@@ -21,20 +18,8 @@ from coft_core.conformal.quantile import level_at_least
 from coft_core.conformal.rule import Rule
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
+from tests.coft_core.conformal.conftest import rewritten
 from tests.conftest import TOY_FINGERPRINT
-
-
-def rewritten(data, **settings):
-    """The same file with other settings; a setting given as ``...`` is taken away."""
-    source = zipfile.ZipFile(io.BytesIO(data))
-    header = json.loads(source.read("calibration.json")) | settings
-    header = {name: value for name, value in header.items() if value is not ...}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as target:
-        target.writestr("calibration.json", json.dumps(header))
-        for name in ("values.npz", "verification.npz"):
-            target.writestr(name, source.read(name))
-    return buffer.getvalue()
 
 
 class TestReading:

@@ -19,6 +19,7 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
 from coft_core.text.detection import default_detector
+from tests.coft_core.levels import by_step, fitting, flat
 from tests.conftest import TOY_FINGERPRINT
 
 
@@ -27,10 +28,7 @@ def calibration():
     """39 chains of 4 steps; chain i has supports -(i + 1) / 8, but for its second step, which is 1/16 lower."""
     level = -np.arange(1.0, 40.0) / 8
     values = np.stack([level, level - 0.0625, level, level], axis=1)
-    return Calibration.of(
-        TOY_FINGERPRINT, 0.1, CalibrationValues(values.ravel(), np.tile(np.arange(4), 39), np.repeat(np.arange(39), 4)),
-        bin_width=2, bin_spacing="even", max_position=4,
-    )  # fmt: skip
+    return Calibration.of(TOY_FINGERPRINT, 0.1, by_step(values), bin_width=2, bin_spacing="even", max_position=4)
 
 
 def test_a_chain_holds_from_the_ranked_minimum_until_a_token_falls_below_at_lengths_that_were_calibrated(calibration):
@@ -134,8 +132,7 @@ def test_nothing_is_bounded_without_own_thresholds_and_levels_and_ratios_count(c
 def test_steps_of_an_audit_are_certified_by_what_they_show():
     model = tiny_model()
     bare = generate(model, "He said", CoftPolicy(0.6), max_new_tokens=3)
-    values = CalibrationValues(np.full(120, -50.0), np.tile(np.arange(3), 40), np.repeat(np.arange(40), 3))
-    calibration = Calibration.of(TOY_FINGERPRINT, 0.1, values)
+    calibration = Calibration.of(TOY_FINGERPRINT, 0.1, flat(-50.0, 40, 3))
     assert certify_chain(calibration, bare.steps).sequence_certified is None
     accepted = generate(model, "He said", CoftPolicy(0.6, calibration, accept_mismatch=True), max_new_tokens=3)
     assert "another policy" in certify_chain(calibration, accepted.steps).reason
@@ -143,18 +140,15 @@ def test_steps_of_an_audit_are_certified_by_what_they_show():
 
 def level(log_tau, count=6):
     """One threshold for all steps and for chains."""
-    values = np.full(39 * count, log_tau), np.tile(np.arange(count), 39), np.repeat(np.arange(39), count)
-    return Calibration.of(TOY_FINGERPRINT, 0.1, CalibrationValues(*values))
+    return Calibration.of(TOY_FINGERPRINT, 0.1, flat(log_tau, 39, count))
 
 
 def chain_of(log_tau):
     """Steps of the tiny model under a threshold of its own, the calibration and the policy."""
     model = tiny_model()
-    bare = CoftPolicy(0.6).fingerprint(model, default_detector().version)
-    own = replace(bare, estimator="hierarchical", source="reference")
-    fitting = level(log_tau).each(lambda part: replace(part, fingerprint=own))
-    policy = CoftPolicy(0.6, fitting)
-    return fitting, policy, generate(model, "He said", policy, max_new_tokens=6, keep_logits=True)
+    made = fitting(CoftPolicy(0.6), model, flat(log_tau, 39, 6), detector=default_detector().version)
+    policy = CoftPolicy(0.6, made)
+    return made, policy, generate(model, "He said", policy, max_new_tokens=6, keep_logits=True)
 
 
 def test_a_chain_is_judged_by_the_sets_at_its_own_threshold():

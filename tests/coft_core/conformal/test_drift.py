@@ -14,6 +14,7 @@ from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
+from tests.coft_core.levels import by_step
 
 
 def chains(level, count, seed):
@@ -25,9 +26,8 @@ def chains(level, count, seed):
 @pytest.fixture
 def recorded(calibration):
     chosen = chains(0.0, 60, seed=1)
-    values = CalibrationValues(chosen.ravel(), np.tile(np.arange(8), 60), np.repeat(np.arange(60), 8))
     record = ChainRecord(calibration.reading, 8)
-    return replace(calibration.each(lambda part: replace(part, chains=record)), chosen=values)
+    return replace(calibration.each(lambda part: replace(part, chains=record)), chosen=by_step(chosen))
 
 
 def audits(level, count, seed=2):

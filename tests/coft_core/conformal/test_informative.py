@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.informative import TOO_FEW, TOO_WEAK, is_wide, stated
-from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.loop import generate
 from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
 from coft_core.text.detection import default_detector
 from coft_core.types import Certificate, CertificateKind
+from tests.coft_core.levels import fitting, flat
 from tests.conftest import TOY_FINGERPRINT
 
 
 def policy(log_tau, contexts):
     """A policy of the tiny model with one threshold at every step."""
-    bare = CoftPolicy(0.6)
-    own = bare.fingerprint(tiny_model(), default_detector().version)
-    fingerprint = replace(own, estimator="hierarchical", source="reference")
-    steps = np.zeros(contexts, dtype=int)
-    values = CalibrationValues(np.full(contexts, log_tau), steps, np.arange(contexts))
-    return CoftPolicy(0.6, Calibration.of(fingerprint, 0.1, values, bin_width=8))
+    bare, detector = CoftPolicy(0.6), default_detector().version
+    return CoftPolicy(0.6, fitting(bare, tiny_model(), flat(log_tau, contexts), detector=detector, bin_width=8))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +78,6 @@ def test_a_lower_threshold_and_a_borrowed_weak_one_are_never_judged_better():
     judged = [is_wide(size, mass, p.size) for size, mass in enumerate(np.cumsum(p), 1)]
     assert judged == sorted(judged)
     assert {False, True} == set(judged)
-    values = CalibrationValues(np.full(35, math.log(7e-8)), np.zeros(35, dtype=int), np.arange(35))
-    bins = Calibration.of(TOY_FINGERPRINT, 0.1, values).bins
+    bins = Calibration.of(TOY_FINGERPRINT, 0.1, flat(math.log(7e-8), 35)).bins
     assert {entry.state for entry in bins} == {"uninformative"}
     assert bins[1].inherited_from == bins[0].label

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
-import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +15,8 @@ from coft_core.conformal.part import ChainRecord, Iteration, Part
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.types import Diagnostics, FamilyStep, Step
+from tests.coft_core.conformal.conftest import rewritten
+from tests.coft_core.levels import flat
 from tests.conftest import TOY_FINGERPRINT
 
 CONTEXTS = 99
@@ -25,10 +24,9 @@ CONTEXTS = 99
 
 def part(verification=None, alpha=0.05, contexts=CONTEXTS, tau=-2.0):
     """A family whose threshold is ``tau`` at the first step and borrowed from there at later ones."""
-    values = CalibrationValues(np.full(contexts, tau), np.zeros(contexts, dtype=int), np.arange(contexts))
     return Part(
-        TOY_FINGERPRINT, alpha, values, verification or CalibrationValues.empty(), bin_width=2, max_position=6,
-        bin_spacing="even",
+        TOY_FINGERPRINT, alpha, flat(tau, contexts), verification or CalibrationValues.empty(), bin_width=2,
+        max_position=6, bin_spacing="even",
     )  # fmt: skip
 
 
@@ -169,18 +167,6 @@ class TestGroups:
             grouped.read(alpha=0.05).for_group("small")
         with pytest.raises(InvalidInputError, match="large, small"):
             grouped.for_group("none")
-
-
-def rewritten(data, **settings):
-    """The same file with other settings; ``...`` takes one away."""
-    source = zipfile.ZipFile(io.BytesIO(data))
-    header = json.loads(source.read("calibration.json")) | settings
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as target:
-        target.writestr("calibration.json", json.dumps({k: v for k, v in header.items() if v is not ...}))
-        for name in source.namelist()[1:]:
-            target.writestr(name, source.read(name))
-    return buffer.getvalue()
 
 
 class TestFile:

@@ -7,9 +7,9 @@ import pytest
 
 import coft_core as cc
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.values import CalibrationValues
 from coft_core.policies.ablations import SingleBranchPolicy
 from coft_core.policies.base import factual_only
+from tests.coft_core.levels import by_step, fitting
 from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
@@ -20,11 +20,7 @@ DEMO_SPANS = [cc.Span(35, 37, "gender")]
 
 def calibration(model, policy, low=0.005, high=0.06):
     """A calibration for a policy, with values from ``low`` to ``high`` so that alpha matters."""
-    bare = policy.fingerprint(model, "none")
-    fingerprint = replace(bare, estimator="hierarchical", source="reference")
-    values = np.tile(np.log(np.linspace(low, high, 99)), 8)
-    steps = np.repeat(np.arange(8), 99)
-    return cc.Calibration.of(fingerprint, 0.1, CalibrationValues(values, steps, np.tile(np.arange(99), 8)))
+    return fitting(policy, model, by_step(np.tile(np.log(np.linspace(low, high, 99))[:, None], 8)))
 
 
 def coft(model, lam=0.6, **settings):

@@ -1,17 +1,16 @@
 """The loop: soundness, reproduction, going back, forking, scoring, and what a step says of itself."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
 import coft_core as cc
 from coft_core.conformal.informative import is_wide
-from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CoftError, InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.fake import ScriptedCausalLM, scripted_model, tiny_model
 from coft_core.types import Certificate
+from tests.coft_core.levels import fitting, flat
 from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
@@ -23,18 +22,7 @@ DETECTOR = PlainDetector()
 
 def calibration(model, log_tau, policy=None, contexts=99, steps=16):
     """A calibration whose threshold is ``log_tau`` at the first ``steps`` steps."""
-    own = (policy or cc.CoftPolicy()).fingerprint(model, DETECTOR.version)
-    fingerprint = replace(own, estimator="hierarchical", source="reference")
-    index = torch.arange(steps)
-    return cc.Calibration.of(
-        fingerprint=fingerprint,
-        alpha=0.1,
-        values=CalibrationValues(
-            values=torch.full((contexts * steps,), log_tau).numpy(),
-            steps=index.repeat(contexts).int().numpy(),
-            contexts=torch.arange(contexts).repeat_interleave(steps).int().numpy(),
-        ),
-    )
+    return fitting(policy or cc.CoftPolicy(), model, flat(log_tau, contexts, steps), detector=DETECTOR.version)
 
 
 @pytest.fixture(scope="module")
@@ -250,11 +238,13 @@ def test_nan_is_an_error_and_a_forced_token_that_both_branches_forbid_has_no_sen
     assert (step.diagnostics.sensitivity, step.diagnostics.log_ratio) == (0.0, 0.0)
 
 
-def test_one_forward_and_one_transfer_a_step(model, policy, monkeypatch):
-    rollout = cc.Rollout(cc.plan(model, TEXT, policy, SPANS, detector=DETECTOR))
+@pytest.mark.parametrize("kept", [False, True])
+def test_one_forward_and_one_transfer_a_step_also_of_kept_logits(model, policy, monkeypatch, kept):
+    rollout = cc.Rollout(cc.plan(model, TEXT, policy, SPANS, detector=DETECTOR, keep_logits=kept))
     rollout.step()
     counts = {"forward": 0, "transfer": 0}
-    forward, to_list = model.module.forward, torch.Tensor.tolist
+    forward, crossing = model.module.forward, "cpu" if kept else "tolist"
+    crossed = getattr(torch.Tensor, crossing)
 
     def counted_forward(*args, **kwargs):
         counts["forward"] += 1
@@ -263,10 +253,12 @@ def test_one_forward_and_one_transfer_a_step(model, policy, monkeypatch):
 
     def counted_transfer(tensor):
         counts["transfer"] += 1
-        return to_list(tensor)
+        return crossed(tensor)
 
     monkeypatch.setattr(model.module, "forward", counted_forward)
-    monkeypatch.setattr(torch.Tensor, "tolist", counted_transfer)
-    monkeypatch.setattr(torch.Tensor, "item", lambda tensor: pytest.fail("a second transfer"))
-    rollout.step()
+    for name in {"tolist", "item", "__bool__", "nonzero", "unique", "__int__"} if kept else {"item"}:
+        monkeypatch.setattr(torch.Tensor, name, lambda *_, called=name: pytest.fail(f"{called} is a second transfer"))
+    monkeypatch.setattr(torch.Tensor, crossing, counted_transfer)
+    step = rollout.step()
     assert counts == {"forward": 1, "transfer": 1}
+    assert (step.logits is not None) is kept

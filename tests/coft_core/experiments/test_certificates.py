@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.values import CalibrationValues
 from coft_core.experiments.certificates import (
     certified_share,
     coverage_elsewhere,
@@ -16,6 +15,7 @@ from coft_core.experiments.certificates import (
     empty_steps,
 )
 from coft_core.suites.base import Likelihood, Outcome, Scored, Written
+from tests.coft_core.levels import by_step
 from tests.conftest import TOY_FINGERPRINT
 
 
@@ -53,10 +53,8 @@ def test_prompts_and_steps_count_alike_and_shares_are_over_written_steps():
 def calibration(generator, contexts=400, steps=20, shift=0.0, checked=100):
     """Values that are independent from step to step; the last contexts are kept apart."""
     values = -generator.exponential(1.0, (contexts, steps)) - shift
-    rows = np.repeat(np.arange(contexts), steps)
-    whole = CalibrationValues(values.ravel(), np.tile(np.arange(steps), contexts), rows)
-    apart = list(range(contexts - checked, contexts))
-    kept = np.setdiff1d(rows, apart).tolist()
+    kept, apart = range(contexts - checked), range(contexts - checked, contexts)
+    whole = by_step(values)
     return Calibration.of(TOY_FINGERPRINT, 0.1, whole.select(kept), whole.select(apart), bin_spacing="even")
 
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from transformers import BertConfig, BertLMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import coft_core as cc
 from coft_core.errors import ModelLoadError
@@ -12,15 +11,11 @@ from coft_core.model.fake import byte_tokenizer, tiny_model
 from coft_core.model.language_model import weights_digest
 from coft_core.model.load import wrap_model
 from coft_core.model.loading import LoadingPhase
+from tests.models.tiny import tiny_module
 
 
-def llama(vocabulary, seed=0):
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        max_position_embeddings=64,
-    )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+def llama(vocabulary):
+    return tiny_module("llama", vocab_size=vocabulary)
 
 
 def save(folder, module, tokenizer=None):
@@ -33,7 +28,7 @@ def test_a_saved_model_loads_frozen_in_float32_or_in_the_dtype_asked_for(tmp_pat
     model = cc.load_model(save(tmp_path, llama(258)), device="cpu")
     assert model.dtype is torch.float32
     assert not any(p.requires_grad for p in model.module.parameters())
-    assert model.context_length == 64
+    assert model.context_length == 96
     assert cc.load_model(save(tmp_path, llama(258)), device="cpu", dtype="bfloat16").dtype is torch.bfloat16
     with pytest.raises(ModelLoadError, match="no floating type"):
         cc.load_model(str(tmp_path), dtype="int8")
@@ -113,13 +108,8 @@ def test_a_hub_id_that_cannot_be_had_is_refused_in_one_sentence(monkeypatch):
 
 
 def test_a_bidirectional_model_is_refused_by_its_behaviour():
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=258, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        initializer_range=0.5, is_decoder=False,
-    )  # fmt: skip
     with pytest.raises(ModelLoadError, match="looks at later tokens"):
-        wrap_model(BertLMHeadModel(config).eval(), byte_tokenizer(), "bert")
+        wrap_model(tiny_module("bert", is_decoder=False), byte_tokenizer(), "bert")
 
 
 @pytest.mark.parametrize("vocabulary", [200, 400])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig
 
 import coft_core as cc
 from coft_core.errors import ModelLoadError
@@ -20,6 +20,7 @@ from coft_core.model.forced import teacher_forced_logits
 from coft_core.model.language_model import weights_digest
 from coft_core.model.loading import LoadingPhase
 from coft_core.model.placement import Placement
+from tests.models.tiny import tiny_module
 
 SPREAD = {
     "model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk",
@@ -30,12 +31,7 @@ ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))
 
 
 def saved(folder, dtype=torch.float32):
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=258, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        max_position_embeddings=64, initializer_range=0.2,
-    )  # fmt: skip
-    module = LlamaForCausalLM(config)
+    module = tiny_module("llama", hidden_size=64, num_key_value_heads=4, head_dim=16, initializer_range=0.2)
     with torch.no_grad():
         # One token with an outlier, which some 8-bit forms let the whole batch feel.
         module.model.embed_tokens.weight[7, 3] = 60.0

@@ -6,15 +6,11 @@ import shutil
 
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
 from transformers import (
-    AutoModelForCausalLM,
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
-    LlamaConfig,
-    LlamaForCausalLM,
     T5Config,
 )
 
@@ -24,28 +20,13 @@ from coft_core.model.fake import byte_tokenizer
 from coft_core.model.load import wrap_model
 from coft_core.model.memory_fit import fit_of
 from coft_core.scorers.classifier import load_classifier
-
-COMMON = {"vocab_size": 258, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0, "initializer_range": 0.3}
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-HYBRID = {**SMALL, "num_key_value_heads": 2, "max_position_embeddings": 320}
-
-
-def of_architecture(name, settings):
-    torch.manual_seed(1)
-    config = getattr(transformers, f"{name}Config")(**COMMON, **settings)
-    return AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
-
-
-def llama():
-    torch.manual_seed(0)
-    settings = {**HYBRID, **COMMON, "hidden_size": 16}
-    return LlamaForCausalLM(LlamaConfig(**settings)).eval()
+from tests.models.tiny import tiny_config, tiny_module
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved")
-    llama().save_pretrained(folder)
+    tiny_module("llama").save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)
     return folder
 
@@ -77,14 +58,13 @@ def refusal(source):
 
 
 def test_a_model_without_keys_and_values_is_refused_at_load():
-    module = of_architecture("OpenAIGPT", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320})
     with pytest.raises(ModelLoadError, match="takes nothing of earlier tokens"):
-        wrap_model(module, byte_tokenizer(), "gpt")
+        wrap_model(tiny_module("openai-gpt"), byte_tokenizer(), "gpt")
 
 
 @pytest.mark.parametrize("fault", ["wrong", "fails"])
 def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_it_calls_itself(fault):
-    module = of_architecture("Mistral", {**HYBRID, "sliding_window": 6})
+    module = tiny_module("mistral")
     plain = module.forward
 
     def forward(input_ids, past_key_values=None, **others):
@@ -101,18 +81,13 @@ def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_i
 
 
 def test_a_model_that_keeps_other_tensors_than_it_attends_to_shares_no_forwards():
-    settings = {
-        **HYBRID, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4,
-        "qk_nope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16, "n_routed_experts": 4,
-        "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
-    }  # fmt: skip
-    model = wrap_model(of_architecture("DeepseekV3", settings), byte_tokenizer(), "mla")
+    model = wrap_model(tiny_module("deepseek_v3"), byte_tokenizer(), "mla")
     assert not fit_of(model).joins
     assert len(cc.generate(model, "She was", cc.CoftPolicy(), spans=[], max_new_tokens=3).steps) == 3
 
 
 def test_weights_of_other_shapes_are_one_sentence_that_names_no_option_that_is_not_there(folder):
-    configured(folder, hidden_size=32)
+    configured(folder, hidden_size=16)
     said = refusal(folder)
     assert "other shapes than its config.json says" in said
     assert "ignore_mismatched_sizes" not in said
@@ -186,7 +161,7 @@ def test_a_folder_s_own_code_never_runs_even_if_the_terminal_says_yes(saved, fol
 
 def rounding(of_the_batch):
     """A model whose linear layers round their inputs to 8 bits, by one scale for the batch or by one for each token."""
-    module = llama()
+    module = tiny_module("llama")
 
     def rounded(_, inputs):
         (states,) = inputs
@@ -238,7 +213,7 @@ def test_the_code_of_a_model_that_the_owner_trusts_by_name_runs(folder, tmp_path
 
 
 def test_a_classifier_without_its_own_head_is_refused_rather_than_given_a_random_one(tmp_path):
-    config = BertConfig(**SMALL, vocab_size=258)
+    config = tiny_config(BertConfig)
     BertForMaskedLM(config).save_pretrained(tmp_path)
     byte_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used: .*lack .* of its weights"):

@@ -7,12 +7,10 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.part import Part
-from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.text.masking import mask_families, masked_families, masked_spans, show_span
+from tests.coft_core.levels import fitting_by_family
 from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
@@ -27,15 +25,8 @@ def model():
 
 def calibration(model, taus, **settings):
     """One threshold for all of the first 16 steps in each family."""
-    bare = cc.FactorizedCoftPolicy(**settings).fingerprint(model, "none")
-    fingerprint = replace(bare, estimator="hierarchical", source="reference")
-    steps = torch.arange(16).repeat(99).int().numpy()
-    contexts = torch.arange(99).repeat_interleave(16).int().numpy()
-    parts = []
-    for family, tau in taus.items():
-        values = torch.full((99 * 16,), math.log(tau)).numpy()
-        parts.append((family, Part(fingerprint, 0.05, CalibrationValues(values, steps, contexts))))
-    return Calibration(0.1, tuple(parts))
+    log_taus = {family: math.log(tau) for family, tau in taus.items()}
+    return fitting_by_family(cc.FactorizedCoftPolicy(**settings), model, log_taus, 16)
 
 
 @pytest.fixture(scope="module")

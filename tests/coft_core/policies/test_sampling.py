@@ -1,4 +1,4 @@
-"""Choosing tokens: order of the cuts, the draw's law, ties and the fallback."""
+"""Tokens are drawn as after a full sort, however few are put in order; draws are keyed; greedy takes the likeliest."""
 
 import math
 
@@ -7,36 +7,96 @@ import pytest
 import torch
 
 from coft_core.errors import InvalidInputError
+from coft_core.policies import sampling as module
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.types import Sampling
 
-LOG_P = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
-OFF = Sampling(1.0, 1.0, 0)
+
+def drawn_after_sorting(log_p, certified, controls, uniform):
+    """The rule of the method, written down row by row over a sorted vocabulary."""
+    found = []
+    for row, draw in zip(range(len(log_p)), uniform.tolist(), strict=True):
+        allowed = list(range(log_p.shape[1])) if certified is None else certified[row].nonzero()[:, 0].tolist()
+        values = log_p[row].double().tolist()
+        likelier_first = sorted(allowed or range(len(values)), key=lambda token: (-values[token], token))
+        if not allowed:
+            found.append(likelier_first[0])
+            continue
+        if controls.top_k:
+            likelier_first = likelier_first[: controls.top_k]
+        p = torch.softmax(torch.tensor([values[token] for token in likelier_first], dtype=torch.float64), 0).tolist()
+        kept, mass = [], 0.0
+        for token, own in zip(likelier_first, p, strict=True):
+            if mass < controls.top_p or controls.top_p == 1:
+                kept.append((token, own))
+            mass += own
+        target, mass = draw * sum(own for _, own in kept), 0.0
+        for token, own in kept:
+            mass += own
+            if mass > target:
+                found.append(token)
+                break
+    return found
 
 
-def frequencies(log_p, certified, sampling, draws=4000):
-    uniform = (torch.arange(draws, dtype=torch.float64) + 0.5) / draws
-    choice = choose(
-        log_p.expand(draws, -1), None if certified is None else certified.expand(draws, -1), sampling, uniform
+def cases():
+    generator = torch.Generator().manual_seed(5)
+    for trial in range(150):
+        rows, vocabulary = (1, 3)[trial % 2], (7, 40, 90)[trial % 3]
+        logits = torch.randn(rows, vocabulary, generator=generator) * (0.2, 1.0, 3.0, 6.0)[trial % 4]
+        if trial % 5 == 0:
+            logits = logits.round()  # many ties, also at the border between two sizes
+        if trial % 7 == 0:
+            logits[:, ::3] = -torch.inf
+        log_p = torch.log_softmax(logits, -1)
+        certified = None if trial % 2 else log_p >= -8 * torch.rand(rows, 1, generator=generator)
+        top_p = (0.05, 0.5, 0.9, 0.999, 1.0)[trial % 5]
+        top_k = (0, 0, 3, 8, 50)[trial // 5 % 5]
+        yield log_p, certified, Sampling(1.0, top_p, top_k), torch.rand(rows, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("heads", [(), (1,), (4, 16), (8,), (64,)])
+def test_any_number_of_ordered_tokens_draws_what_sorting_draws(monkeypatch, heads):
+    monkeypatch.setattr(module, "HEADS", heads)
+    for log_p, certified, controls, uniform in cases():
+        choice = choose(log_p, certified, controls, uniform)
+        assert choice.token_ids.tolist() == drawn_after_sorting(log_p, certified, controls, uniform)
+
+
+def test_a_nucleus_that_ends_early_orders_no_more_tokens_than_needed(monkeypatch):
+    ordered = []
+    likeliest = module._likeliest
+    monkeypatch.setattr(module, "_likeliest", lambda log_p, size: ordered.append(size) or likeliest(log_p, size))
+    peaked = torch.log_softmax(-torch.arange(5000.0), -1)[None]
+    choose(peaked, None, Sampling(), torch.tensor([0.5]))
+    assert ordered == [module.HEADS[0]]
+
+
+def test_rows_that_are_not_settled_alone_are_ordered_further(monkeypatch):
+    seen = []
+    likeliest = module._likeliest
+    monkeypatch.setattr(
+        module, "_likeliest", lambda log_p, size: seen.append((len(log_p), size)) or likeliest(log_p, size)
     )
-    return torch.bincount(choice.token_ids, minlength=log_p.shape[-1]) / draws
+    peaked, flat = -torch.arange(5000.0), torch.zeros(5000)
+    choice = choose(torch.log_softmax(torch.stack([peaked, flat]), -1), None, Sampling(), torch.tensor([0.5, 0.5]))
+    assert seen == [(2, 256), (1, 2048), (1, 5000)]
+    assert choice.token_ids.tolist() == [0, 2250]  # half of the first 0.9 of equal tokens, the smaller ids first
 
 
-def test_sets_are_cut_in_their_order_and_greedy_takes_the_likeliest_certified_token():
+def test_a_draw_next_to_one_never_lands_on_a_forbidden_token():
+    log_p = torch.full((1, 3000), -torch.inf)
+    log_p[0, 10:13] = torch.log_softmax(torch.tensor([0.0, -1.0, -2.0]), -1)
+    for top_p in (0.9999, 1.0):
+        choice = choose(log_p, None, Sampling(top_p=top_p), torch.tensor([1 - 2**-53], dtype=torch.float64))
+        assert choice.token_ids.tolist() == [12]
+
+
+def test_greedy_takes_the_likeliest_certified_token_and_of_equal_ones_the_first():
     certified = torch.tensor([[False, True, True, True]])
-    # Renormalised on the set: 1/2, 1/3, 1/6; top-2: 3/5, 2/5; top-p 0.6 keeps the first alone.
-    cut = frequencies(LOG_P, certified, Sampling(1.0, 1.0, 2))
-    torch.testing.assert_close(cut, torch.tensor([0, 0.6, 0.4, 0]), atol=1e-3, rtol=0)
-    assert frequencies(LOG_P, certified, Sampling(1.0, 0.6, 2))[1] == 1
-    # Without the cut by top-k first, 0.6 would need two tokens (1/2 < 0.6).
-    assert frequencies(LOG_P, certified, Sampling(1.0, 0.6, 0))[2] > 0
-    certified = torch.tensor([[False, True, True, True]])
-    assert int(choose(LOG_P, certified, OFF, torch.tensor([0.99]), greedy=True).token_ids) == 1
-    tied = torch.tensor([[0.1, 0.45, 0.45]]).log()
-    assert int(choose(tied, None, OFF, torch.tensor([0.0]), greedy=True).token_ids) == 1
-    log_p = torch.tensor([[-torch.inf, 0.0, -torch.inf]])
-    for u in (0.0, 1 - 2**-53):
-        assert int(choose(log_p, None, OFF, torch.tensor([u], dtype=torch.float64)).token_ids) == 1
+    for p, allowed, taken in (([0.4, 0.3, 0.2, 0.1], certified, 1), ([0.1, 0.45, 0.45], None, 1)):
+        choice = choose(torch.tensor([p]).log(), allowed, Sampling(1.0, 1.0, 0), torch.tensor([0.99]), greedy=True)
+        assert choice.token_ids.tolist() == [taken]
 
 
 def test_keyed_draws_are_uniform_reproducible_everywhere_and_differ_by_every_part_of_the_key():

@@ -14,10 +14,10 @@ import torch
 import coft_core as cc
 from coft_core.calibrate.run import calibrate_single_branch
 from coft_core.conformal.drift import audit_summary
-from coft_core.conformal.values import CalibrationValues
 from coft_core.model.fake import tiny_model
 from coft_core.policies.ablations import SingleBranchPolicy
 from coft_core.policies.scored import DtcdPolicy
+from tests.coft_core.levels import by_step, fitting, flat
 from tests.coft_core.policies.contract import VowelScorer
 
 LENGTH, CONTEXTS = 6, 39
@@ -35,9 +35,9 @@ def calibration(model: cc.LanguageModel) -> cc.Calibration:
     """Thresholds for every step of a chain, about as high as the likelier half of the tokens are likely."""
     made = calibrate_single_branch(model, EXAMPLES)
     values = np.log(np.linspace(0.001, 0.02, CONTEXTS))[:, None] + np.linspace(0, 0.3, LENGTH)[None]  # (n, T)
-    steps, contexts = np.tile(np.arange(LENGTH), CONTEXTS), np.repeat(np.arange(CONTEXTS), LENGTH)
-    own = CalibrationValues(values.ravel(), steps, contexts)
-    return cc.Calibration.of(made.fingerprint, 0.2, own, bin_width=1, bin_spacing="finest", max_position=LENGTH)
+    return cc.Calibration.of(
+        made.fingerprint, 0.2, by_step(values), bin_width=1, bin_spacing="finest", max_position=LENGTH
+    )
 
 
 def written(model: cc.LanguageModel, policy: Any, forced: Mapping[int, int] | None = None, **given: Any) -> Any:
@@ -111,9 +111,7 @@ def test_the_joint_support_is_another_number_and_bounds_break_where_they_have_no
 
 def test_steps_certified_in_both_readings_keep_their_joint_certificate(model) -> None:
     policy = cc.CoftPolicy()
-    bare = policy.fingerprint(model, "none")
-    values = CalibrationValues(np.full(40, -9.0), np.zeros(40, dtype=int), np.arange(40))
-    own = cc.Calibration.of(replace(bare, estimator="hierarchical", source="reference"), 0.1, values)
+    own = fitting(policy, model, flat(-9.0, 40))
     steps = written(model, replace(policy, calibration=own, accept_mismatch=True))
     assert {step.certified_in for step in steps} == {"both"}
     joint = [min(step.log_p_fused, step.log_p_masked) for step in steps]

@@ -174,12 +174,6 @@ def test_one_question_has_no_mixed_model_and_seeds_make_it_no_more_certain(compl
         assert three.n == one.n == len(complete[1])
 
 
-def test_both_sets_are_read_from_their_files(tmp_path):
-    explicit = items(tmp_path, record(text="A"))
-    implicit = items(tmp_path, record(text="B"), name="implicit")
-    assert [each[0].asks[0].prompt[0] for each in (explicit, implicit)] == ["A", "B"]
-
-
 def drawn(seed: int, groups: int, spread: float):
     """Values, design ``(N, 4)`` and groups; coefficients differ between groups by ``spread``, the slopes' half."""
     lots = np.random.default_rng(seed)
@@ -215,12 +209,12 @@ def precision(values, design, names, fit):
     return found
 
 
-def test_fifty_perturbed_inputs_all_converge_to_the_same_figures():
+def test_perturbed_inputs_all_converge_to_the_same_figures():
     # Effects do not differ between groups, so that variances of 0 are the estimate: there rounding matters most.
     values, design, names = drawn(3, 8, 0.0)
     plain = fit_mixed_model(values, design, names)
     lots = np.random.default_rng(4)
-    for noise in np.logspace(-15, -13, 50):
+    for noise in np.logspace(-15, -13, 12):
         found = fit_mixed_model(values * (1 + noise * lots.uniform(-1, 1, len(values))), design, names)
         assert found is not None, noise
         assert found.coefficients == pytest.approx(plain.coefficients, abs=1e-6)

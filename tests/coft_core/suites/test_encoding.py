@@ -6,12 +6,11 @@ import json
 
 import lm_eval
 import pytest
-import torch
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 import coft_core as cc
 from coft_core.adapters.lm_evaluation_harness import CoftLM
@@ -23,6 +22,7 @@ from coft_core.text.detection import SpanDetector
 from coft_core.types import Span
 from tests.coft_core.suites.by_hand import by_key
 from tests.coft_core.suites.harness import TASKS
+from tests.models.tiny import tiny_module
 
 DETECTOR = SpanDetector(pipeline=None)
 ITEMS = [
@@ -54,12 +54,8 @@ def saved(tmp_path_factory):
     tokenizer.train_from_iterator(texts, trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="<s>")
     fast.save_pretrained(path)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(fast), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        max_position_embeddings=256, initializer_range=0.3, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(path)
+    own = {"vocab_size": len(fast), "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 0}
+    tiny_module("llama", **own).save_pretrained(path)
     return path
 
 

@@ -89,14 +89,6 @@ def share(values, units=None):
     return mean_figure("share", "Share", range(len(values)) if units is None else units, values)
 
 
-def test_the_exact_interval_covers_at_least_95_percent_for_every_share():
-    n = 25
-    found = [share([1.0] * right + [0.0] * (n - right)) for right in range(n + 1)]
-    for p in np.linspace(0.01, 0.99, 50):
-        covered = [row.low <= p <= row.high for row in found]
-        assert binom.pmf(np.arange(n + 1), n, p)[covered].sum() >= 0.95
-
-
 def clustered(generator):
     """Forty units of five items whose values share most of their noise; the true mean is 0."""
     return (generator.normal(0, 1, (40, 1)) + generator.normal(0, 0.4, (40, 5))).reshape(-1)
