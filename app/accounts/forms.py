@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from functools import cache
 from typing import Literal
@@ -21,7 +20,6 @@ PREFIX = "__Host-"
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 )
-_DARK = re.compile(r"html:has\(> body\.dark\), \.dark \{(.*?)\n\}", re.DOTALL)
 LARGEST_FORM = 20_000
 LONGEST_BROWSER = 300
 
@@ -91,11 +89,7 @@ async def read_form(request: Request) -> FormData:
 
 @cache
 def style() -> str:
-    """The style sheet of these pages, with the palettes of all others; the dark one for who asks the system for it."""
+    """The style sheet of these pages, with the colours of all others, dark where the system is."""
     base = (ASSETS / "base" / "base.css").read_text("utf-8")
     palettes = base[base.index(":root {") :].partition("\n}")[0] + "\n}\n"
-    dark = _DARK.search(base)
-    asked_for = (
-        f"@media (prefers-color-scheme: dark) {{ :root {{{dark[1]}\n  color-scheme: dark; }} }}\n" if dark else ""
-    )
-    return palettes + asked_for + (ASSETS / "templates" / "accounts" / "sign_in.css").read_text("utf-8")
+    return palettes + (ASSETS / "templates" / "accounts" / "sign_in.css").read_text("utf-8")

@@ -43,7 +43,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     with gr.Row(elem_classes=["audit"], elem_id="main"):
         with gr.Column(elem_classes=["work"], min_width=0):
             gr.HTML(
-                f'<div class="opening"><h1>{QUESTION}</h1><p class="sub">{ANSWER}</p></div>',
+                f'<div class="opening"><h1 class="big">{QUESTION}</h1><p class="sub">{ANSWER}</p></div>',
                 apply_default_css=False,
                 elem_classes=["coft"],
             )
@@ -75,7 +75,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 if feature.on_audit:
                     feature.place_panel(services)
         gr.HTML(
-            html_template='<div class="summaryline"></div>',
+            html_template='<div class="summaryline flow wide"></div>',
             js_on_load="coft.frame.line(element)",
             apply_default_css=False,
             elem_classes=["coft", "foot"],

@@ -411,7 +411,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         gr.HTML(
             '<div class="pagehead"><h1>My file</h1><p class="sub">Many prompts under the same settings: a session of '
             "each, a table of all, and totals by group.</p>"
-            '<a class="btn backtonew" href="./batches">All batches</a></div>',
+            '<a class="btn end backtonew" href="./batches">All batches</a></div>',
             js_on_load="coft.calibrate.mount()",
             apply_default_css=False,
             elem_classes=["coft"],

@@ -162,7 +162,7 @@ def rows_message(view: BatchView, query: BatchQuery) -> Reply:
 
 
 _NOTHING_FOUND = Markup(
-    '<div class="empty-list"><p class="sub">No row is like this.</p>'
+    '<div class="empty-list pile wide"><p class="sub">No row is like this.</p>'
     '<p><button type="button" class="btn" data-do="reset">Show all rows</button></p></div>'
 )
 
@@ -317,7 +317,7 @@ def impact_finding(impact: ImpactTable) -> str:
 
 
 def _refused(sentence: str) -> Markup:
-    return html('<p class="caution refused">{{ icon("tri") }}<span>{{ sentence }}</span></p>', sentence=sentence)
+    return html('<p class="caution abreast">{{ icon("tri") }}<span>{{ sentence }}</span></p>', sentence=sentence)
 
 
 def _preview(rule: OutcomeRule, outcomes: Outcomes | str | None, most: int = 12) -> Markup:

@@ -417,8 +417,9 @@ def thresholds_head() -> Markup:
     """Heading of the picture and the table, with what their marks mean."""
     return html(
         """
-        <div class="bar"><h2>Threshold by position</h2><span class="key">{{ badge("calibrated", "calibrated") }}
-        {{ badge("uninformative", "too weak") }} {{ badge("inherited", "borrowed") }}</span></div>
+        <div class="bar"><h2>Threshold by position</h2><span class="key flow wide">
+        {{ badge("calibrated", "calibrated") }} {{ badge("uninformative", "too weak") }}
+        {{ badge("inherited", "borrowed") }}</span></div>
         """
     )
 

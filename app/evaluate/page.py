@@ -68,7 +68,7 @@ ITEMS = 20
 UNTOLD = '<p class="hint">The model is not loaded yet; Estimate loads it and says what the run takes.</p>'
 
 EMPTY = (
-    '<div class="empty"><h2>No result yet</h2><p class="sub">Choose suites and methods, and press Run. The result '
+    '<div class="empty pile"><h2>No result yet</h2><p class="sub">Choose suites and methods, and press Run. The result '
     "opens with one sentence and a picture of each suite. Two suites come with the program. Others come from a folder "
     "with their authors’ files, or from a hub.</p></div>"
 )

@@ -12,17 +12,13 @@ import plotly.graph_objects as go
 
 from coft_core.assets import assets_path
 
-_CSS = assets_path("base", "base.css").read_text("utf-8").split("html:has(> body.dark)")
 _COLOURS = ("text", "text-2", "text-3", "line", "control", "surface", "surface-2", "accent", "accent-tint", "signal",
             "caution", "data-2")  # fmt: skip
-
-
-def _palette(css: str) -> dict[str, str]:
-    found = dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", css))
-    return {name: found[name] for name in _COLOURS}
-
-
-PALETTES = {"light": _palette(_CSS[0]), "dark": _palette("".join(_CSS))}
+_PAIRS = re.findall(r"--([\w-]+): light-dark\((.*?), (.*?)\)", assets_path("base", "base.css").read_text("utf-8"))
+PALETTES = {
+    "light": {name: light for name, light, _ in _PAIRS if name in _COLOURS},
+    "dark": {name: dark for name, _, dark in _PAIRS if name in _COLOURS},
+}
 """The chart colours, which are those of the pages."""
 
 SANS = "-apple-system, BlinkMacSystemFont, Segoe UI, Roboto, Helvetica Neue, Noto Sans, Liberation Sans, Arial"

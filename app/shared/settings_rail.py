@@ -285,7 +285,7 @@ def setting_control(said: Setting, **how: Any) -> Component:
 
 def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:
     """The menu of methods, the parameters of the chosen one, and what is amiss with it."""
-    menu = """<div class="method"><label for="policy-menu">Policy</label>
+    menu = """<div class="method pile close"><label for="policy-menu">Policy</label>
           <select class="select" id="policy-menu" aria-describedby="policy-about"></select>
           <div class="hint about" id="policy-about"></div></div>"""
     for name, value, template, script in (

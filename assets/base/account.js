@@ -1,6 +1,6 @@
 /* The account in the top bar of a server that has accounts: who is signed in, as what, in which project, and the way
    out. */
-import { placeAt, popup } from "./menus.js";
+import { popup } from "./menus.js";
 import { limits } from "./limits.js";
 import { html, render } from "./vendor/lit-html.js";
 
@@ -15,7 +15,7 @@ const here = () => location.pathname.split("/").pop();
 
 /* A form of its own, so that the choice is sent by the button alone: a page that is left loses what was typed. */
 const projectOf = (form, project, projects) => (projects.length ? html`
-  <form method="post" action="./account/project" class="project-form">
+  <form method="post" action="./account/project" class="project-form pile">
     <input type="hidden" name="form" value=${form}><input type="hidden" name="next" value=${here()}>
     <label class="eyebrow" for="project">Project</label>
     <select class="select" id="project" name="project">${projects.map(({ id, name }) => html`
@@ -32,7 +32,6 @@ export const account = {
     limits.mount(bar, here());
     const button = bar.querySelector(".account-button");
     popup(place, () => button, true);
-    place.addEventListener("toggle", ({ newState }) => { if (newState === "open") placeAt(place, button, true); });
     const answer = await fetch("./account", { cache: "no-store" });
     if (!answer.ok) return;
     const { name, role, form, project, projects } = await answer.json();

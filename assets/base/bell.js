@@ -1,7 +1,7 @@
 /* The bell: the long jobs of this reviewer, on every page. It asks the server now and then, since a job goes on without
    its page; an end is said once, by the live region, the title and, where the reviewer allowed it, the system. */
 import { act, expose, icon, perFrame, put, refocus } from "./core.js";
-import { placeAt, popup } from "./menus.js";
+import { popup } from "./menus.js";
 import { reviewer } from "./reviewer.js";
 import { led } from "./title.js";
 import { html, nothing, render } from "./vendor/lit-html.js";
@@ -29,8 +29,8 @@ const asks = () => {
   return html`<button type="button" class="btn small" data-do="notify">Notify me when a job ends</button>`;
 };
 const drawList = () => refocus(panel, () => render(html`<h2 tabindex="-1">Jobs</h2>${jobs.length
-  ? html`<ul>${jobs.map(row)}</ul>` : html`<p class="hint">Calibrations, batches, evaluations and other long jobs that you begin are listed here.</p>`}
-  <div class="bell-foot">${asks()}${jobs.some((job) => !isRunning(job))
+  ? html`<ul class="pile">${jobs.map(row)}</ul>` : html`<p class="hint">Calibrations, batches, evaluations and other long jobs that you begin are listed here.</p>`}
+  <div class="bell-foot flow">${asks()}${jobs.some((job) => !isRunning(job))
     ? html`<button type="button" class="btn small quiet" data-do="dismiss-all">Dismiss what has ended</button>` : nothing}</div>`, panel),
 () => panel.querySelector("h2"));
 
@@ -97,11 +97,10 @@ export const bell = {
     button = element.querySelector("#bell");
     panel = element.querySelector("#bell-list");
     said = element.querySelector("#bell-said");
-    popup(panel, () => button);
+    popup(panel, () => button, true);
     panel.addEventListener("toggle", ({ newState }) => {
       if (newState !== "open") return;
       drawList();
-      placeAt(panel, button, true);
       seen();
     });
     act(panel, {

@@ -152,6 +152,8 @@ export const pausing = (run, pause) => {
 /* a dialog's answer: gives the value that closed it */
 export const answered = (dialog) => new Promise((resolve) => {
   dialog.returnValue = "no";
+  const cancel = dialog.querySelector("[data-do=cancel]");
+  if (cancel) cancel.onclick = () => dialog.close("no");
   dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true });
   if (!dialog.open) dialog.showModal();
 });

@@ -35,7 +35,6 @@ export const downloads = {
     const holder = Object.assign(document.createElement("div"), { className: "coft" });
     holder.append(panel, dialog);
     document.body.append(holder);
-    dialog.querySelector("[data-do=cancel]").addEventListener("click", () => dialog.close("no"));
     list = menu(panel, (item, from) => {
       if ("formal" in item.dataset) signed(item.dataset.kind, from);
       else write(item.dataset.kind);

@@ -1,7 +1,7 @@
 /* The words of the pages: a label that the glossary has opens its explanation beside it; a sheet lists them all. */
 import { act, made, perFrame } from "./core.js";
 import { keys } from "./keys.js";
-import { placeAt, popup } from "./menus.js";
+import { popup } from "./menus.js";
 import { html } from "./vendor/lit-html.js";
 
 /* Gradio's own labels, which become openers as they are */
@@ -41,7 +41,6 @@ const open = (key, at) => {
   beside.querySelector("h3").textContent = entry.querySelector("dt").textContent;
   beside.querySelector("p").textContent = entry.querySelector("dd").textContent;
   beside.showPopover();
-  placeAt(beside, at);
   beside.querySelector("h3").focus({ preventScroll: true });
 };
 

@@ -53,7 +53,7 @@ const caps = (entry) => {
 };
 const group = (topic) => {
   const listed = keys.list().filter((entry) => entry.topic === topic);
-  return listed.length ? html`<section><h3>${topic}</h3><dl class="keys">${listed.map((entry) =>
+  return listed.length ? html`<section><h3>${topic}</h3><dl class="keys pile close">${listed.map((entry) =>
     html`<div><dt>${caps(entry)}</dt><dd>${entry.description}</dd></div>`)}</dl></section>` : "";
 };
 export const help = () => {

@@ -4,7 +4,7 @@ import { answered, draw, options } from "./core.js";
 const GAP = 4;
 
 /* a panel's place beside the button that opened it; `flush` aligns a menu's right edge with the button's */
-export const placeAt = (panel, opener, flush = false) => {
+const placeAt = (panel, opener, flush = false) => {
   const { left, right, top, bottom } = opener.getBoundingClientRect();
   const { offsetWidth: width, offsetHeight: height } = panel;
   const below = bottom + GAP + height <= innerHeight || top < height;
@@ -25,6 +25,7 @@ export const popup = (panel, opener, flush = false) => {
     if (bottom < 0 || top > innerHeight) panel.hidePopover();
     else placeAt(panel, opener(), flush);
   }, { passive: true });
+  panel.addEventListener("toggle", ({ newState }) => { if (newState === "open") placeAt(panel, opener(), flush); });
   panel.addEventListener("beforetoggle", ({ newState }) => opener()?.setAttribute("aria-expanded", String(newState === "open")));
   return () => {
     const before = closed;
@@ -61,7 +62,6 @@ export const menu = (panel, choose) => {
       opener = button;
       prepare(panel, button);
       panel.showPopover();
-      placeAt(panel, button, true);
       items()[0].focus();
     },
   };
@@ -78,7 +78,6 @@ export const ask = async (title, label, yes, { value = "", known = null, longest
   if (known) field.setAttribute("list", "known-tags");
   else field.removeAttribute("list");
   Object.assign(field, { value, maxLength: longest });
-  dialog.querySelector("[data-do=cancel]").onclick = () => dialog.close("no");
   const answer = answered(dialog);
   field.select();
   return await answer === "yes" && field.value.trim() ? field.value.trim() : null;

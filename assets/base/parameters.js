@@ -106,10 +106,10 @@ export const mountParameters = (element, info, values, onChange, label = `Parame
   const drawn = (specs) => specs.map((spec) => field(spec, id(spec)));
   const folded = info.parameters.filter((spec) => !early(spec));
   const fold = folded.length ? html`<details class="more"><summary>${icon("chev", "chev")}${`${folded.length} more`}<span
-    class="hint"></span></summary><div class="params">${drawn(folded)}</div></details>` : nothing;
+    class="hint"></span></summary><div class="params pile">${drawn(folded)}</div></details>` : nothing;
   redraw(element, nothing);
   if (!info.parameters.length) return { put() {} };
-  redraw(element, html`<div class="params" role="group" aria-label=${label}>${drawn(info.parameters.filter(early))}${fold}<button
+  redraw(element, html`<div class="params pile" role="group" aria-label=${label}>${drawn(info.parameters.filter(early))}${fold}<button
     type="button" class="btn small reset">Reset to defaults</button></div>`);
   const told = () => { count(); onChange(read(), errors()); };
   const fields = info.parameters.map((spec) => fieldAt(spec, id(spec), element, told));

@@ -46,7 +46,7 @@ const build = () => {
     <p class="sub">Verdicts are signed with this name, in the log and in every report. This browser remembers it.</p>
     <div class="field"><label for="reviewer-name">Your name</label><input class="input" id="reviewer-name" autocomplete="name"
       maxlength=${LONGEST} required></div>
-    <div class="row"><button type="button" class="btn" @click=${() => dialog.close("no")}>Cancel</button><button class="btn primary"
+    <div class="row"><button type="button" class="btn" data-do="cancel">Cancel</button><button class="btn primary"
       value="yes">Use this name</button></div></form></dialog>`);
   document.body.append(dialog);
 };

@@ -44,7 +44,7 @@ const crumbsInto = (bar, { crumbs, cards }) => {
   const beside = html`<span class="hint">${`siblings at ${at + 1}`}</span><button type="button" class="node" data-branch=${parent}>${other
     ? html`<span class="mono">${card.pt}</span><span class="hint"> COFT’s choice</span>` : html`<span class="hint">the chain before</span>`}</button>${few(siblings, false)}`;
   draw(bar, path.length > 1 || leaving.length ? html`${path.map((item, place) => html`${place
-    ? html`<span class="sep" aria-hidden="true">/</span>` : nothing}${crumb(item)}`)}<span class="sib">${parent !== null && at !== null ? beside : nothing}${
+    ? html`<span class="sep" aria-hidden="true">/</span>` : nothing}${crumb(item)}`)}<span class="sib flow">${parent !== null && at !== null ? beside : nothing}${
     leaving.length ? html`<span class="hint">leads to</span>${few(leaving, true)}` : nothing}</span>` : nothing);
 };
 
@@ -244,12 +244,12 @@ const drawBeside = ({ left, right, apart, lead }) => {
   const length = Math.max(left.steps.length, right.steps.length);
   const name = (side) => (byId(side.id) ? label(byId(side.id)) : "");
   const head = (side) => html`<th scope="colgroup" colspan="2">${name(side) + (side.id === state().branch ? " (shown)" : "")}</th>`;
-  const table = html`<div class="scroll scrolls" tabindex="0" role="region" aria-labelledby="h-beside"><table><caption class="vh">Tokens and sensitivity by step</caption><thead><tr><th
+  const table = html`<div class="scroll scrollbox scrolls" tabindex="0" role="region" aria-labelledby="h-beside"><table><caption class="vh">Tokens and sensitivity by step</caption><thead><tr><th
     scope="col">Step</th>${head(left)}${head(right)}</tr></thead><tbody>${Array.from({ length }, (_, at) => html`<tr><td class="tnum">${apart + at + 1}</td>${
     cells(left.steps[at], most)}${cells(right.steps[at], most)}</tr>`)}</tbody></table></div>`;
   redraw(beside, html`<div class="bar"><h3 id="h-beside">${length ? `Apart from step ${apart + 1} on` : "Not apart yet"}</h3><span
-    class="hint">bars: sensitivity of each token</span><div class="end"><a href=${comparison([left.id, right.id])} ?hidden=${!offers("compare")}>Open in Compare</a><button type="button"
-    class="btn small quiet" data-do="close-beside">Close</button></div></div><p class="parted hint cut">${`both: ${lead || "the prompt"}`}</p><div class="texts">${
+    class="hint">bars: sensitivity of each token</span><div class="end flow"><a href=${comparison([left.id, right.id])} ?hidden=${!offers("compare")}>Open in Compare</a><button type="button"
+    class="btn small quiet" data-do="close-beside">Close</button></div></div><p class="parted hint cut">${`both: ${lead || "the prompt"}`}</p><div class="texts halves">${
     [left, right].map((side) => html`<p><span class="hint">${`${name(side)}: `}</span>${side.text || "nothing written yet"}</p>`)}</div>${
     length ? table : html`<p class="hint">Both chains are the same so far.</p>`}`);
   beside.hidden = false;

@@ -31,7 +31,7 @@ document.addEventListener("click", (event) => {
 });
 
 /* ---- the finding ---- */
-const bar = (word, view) => html`<span class=${`track ${view}`}><i style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${percent(word[view])}</b>`;
+const bar = (word, view) => html`<span class=${`track ${view}`}><i class="hot" style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${percent(word[view])}</b>`;
 const row = (word) => html`<span class="word mono">${word.t}</span><span class="pair">${bar(word, "shown")}<span class="hint">with ${found.marks}</span>${bar(word, "masked")}<span
   class="hint">with it masked</span></span>`;
 /* the words of both texts from where they part */

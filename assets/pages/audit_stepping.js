@@ -1,7 +1,7 @@
 /* The transcript's controls: what is possible now, where a run stops, the way to a step, and the step in the address. */
 import { act, draw, options, pausing, put, readdress } from "../base/core.js";
 import { keys } from "../base/keys.js";
-import { placeAt, popup } from "../base/menus.js";
+import { popup } from "../base/menus.js";
 import { session } from "./audit_session.js";
 import { inspector } from "./audit_token.js";
 
@@ -48,7 +48,6 @@ export const controls = {
 const openPanel = () => {
   if (opener.disabled) return false;
   panel.showPopover();
-  placeAt(panel, opener);
   panel.querySelector("[data-until]").focus();
   return true;
 };

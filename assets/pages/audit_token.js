@@ -141,7 +141,7 @@ const matrix = () => {
   const most = Math.max(shared.sensitive, ...rows.flatMap((span) => span.r.map(Math.abs)));
   const row = (span, place) => svg`<line class="grid" x1="0" x2=${wide} y1=${(place + 0.5) * CELL} y2=${(place + 0.5) * CELL}></line>${span.r
     .map((value, step) => square(value, most, step * width, place * CELL, width))}`;
-  draw(find(".matrix"), html`<div class="lines" aria-hidden="true">${rows.map((span) => html`<div>${label(span)}</div>`)}</div><div class="cells"><svg
+  draw(find(".matrix"), html`<div class="lines" aria-hidden="true">${rows.map((span) => html`<div class="abreast">${label(span)}</div>`)}</div><div class="cells"><svg
     width=${wide} height=${CELL * rows.length} class="chart" aria-hidden="true" data-width=${width}><rect class="s-now" y="0.5" width=${width}
     height=${CELL * rows.length - 1} rx="2" visibility="hidden"></rect>${rows.map(row)}</svg></div><p class="vh">${found.peak}</p>`);
 };

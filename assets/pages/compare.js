@@ -84,7 +84,7 @@ const card = (chosen, at) => {
     info.certifies && field(at, "alpha", "Alpha", number(at, "alpha", chosen.alpha, "0.005", "0.001")),
     info.layouts.length > 1 && field(at, "layout", "Mask", select(at, "layout", options(layouts, chosen.layout))),
   ].filter(Boolean)}</div><div class="hint about">${aboutPolicy(info)}</div><div class="colparams"></div><p class="hint caution misfit"
-    role="status">${misfit(chosen)}</p><div class="colacts">${at ? button("first", "Make first", `Make first: column ${at + 1}`) : nothing}${
+    role="status">${misfit(chosen)}</p><div class="colacts abreast">${at ? button("first", "Make first", `Make first: column ${at + 1}`) : nothing}${
     button("remove", "Remove", `Remove column ${at + 1}`)}</div></fieldset>`;
 };
 const cards = (focus) => {

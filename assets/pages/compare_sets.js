@@ -21,8 +21,8 @@ const look = (name = "view") => {
 const again = pausing(() => look(), AGAIN);
 
 /* ---- what is open ---- */
-const progress = (column) => html`<li><span class="who">${column.name}${column.line ? html`<span class="hint tnum">${` ${column.line}`}</span>` : nothing}</span><progress
-  max="1" value=${column.share} aria-label=${`${column.name}: ${column.said}`}></progress><span class="hint tnum">${column.said}</span><a class="hint"
+const progress = (column) => html`<li><span class="who">${column.name}${column.line ? html`<span class="hint tnum">${` ${column.line}`}</span>` : nothing}</span><span class="progress" role="progressbar"
+  aria-valuemax="1" aria-valuenow=${column.share} aria-label=${`${column.name}: ${column.said}`}><i style=${`width:${100 * column.share}%`}></i></span><span class="hint tnum">${column.said}</span><a class="hint"
   href=${`./batches?batch=${column.batch}`}>batch</a></li>`;
 const mark = () => root.querySelectorAll(".set-rows tbody tr").forEach((row) => {
   const button = row.querySelector("[data-sessions]");

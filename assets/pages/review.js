@@ -1,12 +1,12 @@
 /* The review page: a session is chosen, reviewed, and where reviewers differ decided by a third person. */
-import { act, addressed, draw, expose, link, onFailure, options, pausing, put, readdress } from "../base/core.js";
+import { act, addressed, answered, draw, expose, link, onFailure, options, pausing, put, readdress } from "../base/core.js";
 import { downloads } from "../base/downloads.js";
 import "../base/frame.js";
 import { reviewer } from "../base/reviewer.js";
 import { html } from "../base/vendor/lit-html.js";
 
 const PAUSE = 250;
-const state = { session: null, revealed: null, wanted: 0, listed: 0, whole: false, status: "", matched: "", asked: null, busy: false };
+const state = { session: null, revealed: null, wanted: 0, listed: 0, whole: false, status: "", matched: "", busy: false };
 let picker, root, find, ask, dialog;
 
 const at = (selector) => root.querySelector(selector);
@@ -130,18 +130,15 @@ const decide = async (button) => {
   const copied = (part) => button.closest("tr").querySelector(part).cloneNode(true);
   const sides = copied(".sides"), passage = copied(".passage");
   if (!(await reviewer.needed())) return;
-  state.asked = { branch: number(branch), first: number(first), last: number(last), ...(session ? { session: Number(session) } : {}) };
   dialog.querySelector("h2").textContent = `Decide: ${name[0].toLowerCase()}${name.slice(1)}`;
   dialog.querySelector(".sides").replaceWith(sides);
   dialog.querySelector(".passage").replaceWith(passage);
   dialog.querySelector("form").reset();
-  dialog.returnValue = "no";
-  dialog.showModal();
-};
-const decided = () => {
-  if (dialog.returnValue !== "yes") return;
-  const verdict = dialog.querySelector("[name=decision]:checked").value;
-  const given = data({ ...state.asked, verdict, note: dialog.querySelector("#decide-note").value });
+  if (await answered(dialog) !== "yes") return;
+  const given = data({
+    branch: number(branch), first: number(first), last: number(last), ...(session ? { session: Number(session) } : {}),
+    verdict: dialog.querySelector("[name=decision]:checked").value, note: dialog.querySelector("#decide-note").value,
+  });
   if (state.session === null) { find("settle", given); return; }
   work(true);
   state.wanted = ask("decide", given);
@@ -183,8 +180,6 @@ const review = {
     ask = link(trigger, props, watch, receive);
     dialog = at("#decide");
     document.body.append(dialog);
-    dialog.querySelector("[data-do=cancel]").addEventListener("click", () => dialog.close("no"));
-    dialog.addEventListener("close", decided);
     act(root, ACTIONS);
     at("#review-status").addEventListener("change", (event) => { state.status = event.target.value; filter(); });
     onFailure(["review-act", "review-decide"], () => { work(false); read(); });

@@ -95,7 +95,7 @@ const nothingYet = () => {
 const span = (item) => html`<label class="tickbox"><input type="checkbox" data-span=${item.name} .checked=${!state.left.has(item.name)}> <span
   class="word">${item.text}</span><span class=${`sw f-${item.key}`} aria-hidden="true"></span><span
   class="hint tnum">${` ${item.family}, character ${item.at}`}</span></label>`;
-const role = (item) => html`<label class="role"><span class="word">${item.text}</span><span class="hint tnum">${` at character ${item.at} stands `}</span><select
+const role = (item) => html`<label class="role flow"><span class="word">${item.text}</span><span class="hint tnum">${` at character ${item.at} stands `}</span><select
   class="select small" data-role=${item.name}>${options(item.roles, state.roles[item.name] || item.role)}</select>${item.sure || state.roles[item.name]
   ? nothing : html`<span class="caution">uncertain: please check</span>`}</label>`;
 const group = (item, at) => html`<li class="group-chip"><span class="word">${item.text}</span>${state.look && state.look.hasPronoun

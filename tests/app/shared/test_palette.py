@@ -18,11 +18,8 @@ FAMILIES = (
 
 def tokens(mode: str) -> dict[str, str]:
     css = (ASSETS / "base" / "base.css").read_text("utf-8")
-    light, dark = css.split("html:has(> body.dark)")
-    found = dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", light))
-    if mode == "dark":
-        found |= dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", dark))
-    return found
+    found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", css)
+    return {name: dark if mode == "dark" else light for name, light, dark in found}
 
 
 def luminance(colour: str) -> float:
