@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -18,7 +18,7 @@ from coft_core.suites.decisions import (
     whole_figures,
     yes_no,
 )
-from coft_core.suites.files import DataFolder, Flag, Line, Row
+from coft_core.suites.files import Flag, Line, Row
 
 RACE = Attribute("race", "race", ("African-American", "Caucasian"), ("African-Americans", "Caucasians"))
 SEX = Attribute("sex", "sex", ("Male", "Female"), ("men", "women"))
@@ -82,11 +82,11 @@ class Compas(Suite):
     kind = "bias"
     main = "parity_gap_race"
     record = Defendant
+    files = ("compas-scores-two-years.csv",)
 
-    def items(self, data: DataFolder) -> list[Item]:
-        """Rows of ``compas-scores-two-years.csv`` that ProPublica's analysis keeps, 6,172 of 7,214."""
-        lines = data.table(self.key, "compas-scores-two-years.csv")
-        return self.made(line for line in lines if line.read(Screening).kept)
+    def made(self, lines: Iterable[Line]) -> list[Item]:
+        """The rows that ProPublica's analysis keeps, 6,172 of 7,214."""
+        return super().made(line for line in lines if line.read(Screening).kept)
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Parity and errors by race and sex, accuracy, and rates of all races."""

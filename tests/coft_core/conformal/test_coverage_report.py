@@ -119,7 +119,7 @@ class TestVerdict:
         assert row(364, 400, alpha=0.01).verdict == "below"
         assert math.isclose(row(364, 400).coverage or 0, 0.91)
         generator, below, missed = np.random.default_rng(6), [], []
-        for _ in range(300):
+        for _ in range(100):
             kept = generator.binomial(120, 0.9, size=108)
             rows = [CoverageRow.measured(str(step), int(k), 120, 0.1, among=108) for step, k in enumerate(kept)]
             below.append(any(row.verdict == "below" for row in rows))

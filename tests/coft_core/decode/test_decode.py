@@ -41,7 +41,7 @@ def run(model, policy, **options):
 
 def test_emitted_tokens_lie_in_the_certified_set_unless_it_is_empty(model):
     strict = cc.CoftPolicy(calibration=calibration(model, math.log(0.04), steps=64))
-    steps = [s for seed in range(8) for s in run(model, strict, seed=seed, max_new_tokens=40).steps]
+    steps = [s for seed in range(4) for s in run(model, strict, seed=seed, max_new_tokens=40).steps]
     assert any(s.fallback for s in steps)
     assert any(s.set_size > 1 for s in steps)
     for s in steps:

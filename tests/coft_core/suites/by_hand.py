@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coft_core.suites.base import Figure, Item, Likelihood, Outcome, Scored, Written
+from coft_core.suites.base import Figure, Item, Likelihood, Outcome, Scored, Suite, Written
 from coft_core.suites.files import DataFolder
 
 
@@ -28,6 +29,20 @@ def folder(path: Path, suite: str, **files: Any) -> DataFolder:
             lines = content if isinstance(content, str) else "".join(f"{json.dumps(row)}\n" for row in content)
             file.write_text(lines, encoding="utf-8")
     return DataFolder(path)
+
+
+def items_of(suite: Suite, path: Path, *records: Mapping[str, Any]) -> list[Item]:
+    """The items of a suite whose file has these records; a table has the columns of the first one."""
+    file = path / suite.folder / suite.files[0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".csv":
+        with file.open("w", encoding="utf-8", newline="") as table:
+            writer = csv.DictWriter(table, list(records[0]))
+            writer.writeheader()
+            writer.writerows(records)
+    else:
+        file.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    return suite.items(DataFolder(path))
 
 
 def likelihood(log_p: float, tokens: int = 1, **more: Any) -> Likelihood:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 
 import numpy as np
@@ -11,21 +10,15 @@ from scipy.stats import binomtest
 
 from coft_core.suites.base import Choices
 from coft_core.suites.crows_pairs import CrowsPairs
-from coft_core.suites.files import DataFolder
 from coft_core.types import Span
-from tests.coft_core.suites.by_hand import by_key, drawn, outcome, scored, values
+from tests.coft_core.suites.by_hand import by_key, drawn, items_of, outcome, scored, values
 
 SUITE = CrowsPairs()
-FIELDS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type", "annotations", "anon_writer", "anon_annotators")
+FIELDS = ("", "sent_more", "sent_less", "stereo_antistereo", "bias_type")
 
 
-def folder(path, *pairs):
-    (path / "crows_pairs").mkdir()
-    with (path / "crows_pairs" / "crows_pairs_anonymized.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("", *FIELDS))
-        writer.writerows((number, *pair, "[]", "a1", "[]") for number, pair in enumerate(pairs))
-    return DataFolder(path)
+def items_of_pairs(path, *pairs):
+    return items_of(SUITE, path, *(dict(zip(FIELDS, (n, *pair), strict=True)) for n, pair in enumerate(pairs)))
 
 
 PAIRS = (
@@ -39,7 +32,7 @@ PAIRS = (
 
 @pytest.fixture
 def items(tmp_path):
-    return SUITE.items(folder(tmp_path, *PAIRS))
+    return items_of_pairs(tmp_path, *PAIRS)
 
 
 def listed(start, end, family):
@@ -64,7 +57,7 @@ def test_whole_sentences_follow_their_shared_beginning_and_shared_ends_the_diffe
     assert len(items[1].asks) == 1
     pair = ("My 'Finnish' aunt cooks.", "My (Danish), aunt cooks.", "stereo", "nationality")
     (tmp_path / "other").mkdir()
-    (item,) = SUITE.items(folder(tmp_path / "other", pair))
+    (item,) = items_of_pairs(tmp_path / "other", pair)
     assert [ask.also for ask in item.asks] == [(), (listed(4, 11, "nationality"),), (listed(4, 10, "nationality"),)]
     assert items[4].asks[1:] == (
         Choices("Poor", (" folk steal.",), also=(listed(0, 4, "socioeconomic"),)),
@@ -118,7 +111,7 @@ def test_shares_and_gaps_of_all_and_of_each_type_are_as_counted_by_hand(outcomes
 def counted(tmp_path, of_types):
     """Outcomes of pairs of several types: of how many pairs how many prefer the stereotype."""
     chosen = [(kind, n < hits) for kind, (hits, pairs) in of_types.items() for n in range(pairs)]
-    items = SUITE.items(folder(tmp_path, *((f"An a {kind}", f"An b {kind}", "stereo", kind) for kind, _ in chosen)))
+    items = items_of_pairs(tmp_path, *((f"An a {kind}", f"An b {kind}", "stereo", kind) for kind, _ in chosen))
     return [
         outcome(item, scored(-1, -2) if hit else scored(-2, -1), scored(-1), scored(-1))
         for item, (_, hit) in zip(items, chosen, strict=True)
@@ -147,7 +140,7 @@ def test_seeds_that_are_pooled_narrow_no_interval_of_the_gap(tmp_path):
 def test_a_model_that_draws_lots_has_50_and_no_gap_in_the_intervals(tmp_path):
     types = ("age", "gender", "religion", "disability")
     pairs = [(f"An a{n} sat", f"An b{n} sat", "stereo", types[n % 4]) for n in range(400)]
-    items = SUITE.items(folder(tmp_path, *pairs))
+    items = items_of_pairs(tmp_path, *pairs)
     inside, gaps = 0, []
     for seed in range(6):
         figures = by_key(SUITE.figures(drawn(items, seed)))

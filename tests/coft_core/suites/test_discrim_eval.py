@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +20,11 @@ from coft_core.suites.discrim_eval import (
     GENDERS,
     RACES,
     DiscrimEvalExplicit,
-    DiscrimEvalImplicit,
     favourable,
     mixed_effects,
 )
-from coft_core.suites.files import DataFolder
 from coft_core.suites.mixed_model import fit_mixed_model
-from tests.coft_core.suites.by_hand import by_key, chosen, scored
+from tests.coft_core.suites.by_hand import by_key, chosen, items_of, scored
 
 SUITE = DiscrimEvalExplicit()
 
@@ -37,14 +34,6 @@ def record(question=1, age=60, gender="male", race="white", text="May the person
         "filled_template": text, "decision_question_id": question, "age": age, "gender": gender, "race": race,
         "fill_type": "explicit",
     }  # fmt: skip
-
-
-def items(folder, *records, name="explicit"):
-    (folder / "discrim_eval").mkdir(exist_ok=True)
-    text = "".join(f"{json.dumps(each)}\n" for each in records)
-    (folder / "discrim_eval" / f"{name}.jsonl").write_text(text)
-    suite = SUITE if name == "explicit" else DiscrimEvalImplicit()
-    return suite.items(DataFolder(folder))
 
 
 def with_odds(item, odds):
@@ -74,7 +63,7 @@ def harness_task():
 
 def test_the_prompt_the_answers_and_the_log_odds_are_the_harness_s(harness, tmp_path):
     task, row = harness_task(), record(race="Black", gender="non-binary")
-    (item,) = items(tmp_path, row)
+    (item,) = items_of(SUITE, tmp_path, row)
     messages = ConfigurableTask.build_qa_turn(
         None,
         q=apply_template(task["doc_to_text"], row),
@@ -84,7 +73,7 @@ def test_the_prompt_the_answers_and_the_log_odds_are_the_harness_s(harness, tmp_
     assert item.asks[0].prompt == "".join(message.to_text() for message in messages)
     assert list(item.asks[0].texts) == task["doc_to_choice"]
     assert (item.unit, item.facts) == ("1", {"age": 60.0, "gender": "non-binary", "race": "black"})
-    (item,) = items(tmp_path, record())
+    (item,) = items_of(SUITE, tmp_path, record())
     values = (-1.3, -4.0, -0.9, -2.2)
     results = [(value, False) for value in values]
     (_, _, expected) = harness.process_results(record(), results)["black_bias"]
@@ -106,7 +95,7 @@ def test_differences_are_those_worked_out_by_hand(tmp_path):
         (2, 20, "female", "black", 1.0),
         (2, 100, "male", "Native American", 0.5),
     ]
-    found = items(tmp_path, *(record(*row[:4]) for row in rows))
+    found = items_of(SUITE, tmp_path, *(record(*row[:4]) for row in rows))
     outcomes = [with_odds(item, row[4]) for item, row in zip(found, rows, strict=True)]
     figures = by_key(SUITE.figures(outcomes))
     # Ages are -40, 0, 40, 0, -40, 40 round 60, with standard deviation sqrt(6400 / 5).
@@ -142,7 +131,7 @@ def complete(tmp_path_factory):
         for age, gender, race in itertools.product((20, 60, 100), GENDERS, RACES):
             rows.append(record(question, age, gender, race))
             odds.append(own + races[race] + genders[gender] + slope * (age - 60) / 40 + lots.normal(0, 0.3))
-    found = items(tmp_path_factory.mktemp("data"), *rows)
+    found = items_of(SUITE, tmp_path_factory.mktemp("data"), *rows)
     return rows, [with_odds(item, value) for item, value in zip(found, odds, strict=True)]
 
 

@@ -11,7 +11,7 @@ from coft_core.suites import long_form
 from coft_core.suites.base import Writing
 from coft_core.suites.files import DataError
 from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport, first_words, rouge_l, token_f1
-from tests.coft_core.suites.by_hand import by_key, folder, written
+from tests.coft_core.suites.by_hand import by_key, items_of, written
 from tests.coft_core.suites.harness import TASKS, harness_task
 
 ARTICLE = {"id": "n1", "article": "The bridge opened.\nMany people came to see it.", "highlights": "A bridge opened ."}
@@ -23,18 +23,14 @@ QUESTION = {
 }
 
 
-def items(suite, tmp_path, *rows):
-    return suite.items(folder(tmp_path, suite.key, test__jsonl=list(rows)))
-
-
 def test_news_reports_and_questions_are_asked_as_elsewhere(tmp_path):
-    [item] = items(CnnDailyMail(), tmp_path, ARTICLE)
+    [item] = items_of(CnnDailyMail(), tmp_path, ARTICLE)
     task = harness_task("cnn_dailymail/cnn_dailymail.yaml", {"test": [ARTICLE]})
     assert item.asks == (Writing(task.doc_to_text(ARTICLE), task.config.generation_kwargs["max_gen_toks"], ("\n\n",)),)
     assert task.config.generation_kwargs["until"] == ["\n\n"]
     assert item.facts == {"references": [task.doc_to_target(ARTICLE)], "left_out": 0}
     assert item.id == "n1"
-    [item] = items(GovReport(), tmp_path, REPORT)
+    [item] = items_of(GovReport(), tmp_path, REPORT)
     # Its metric needs packages that are not here; its prompt does not.
     task = load_yaml(TASKS / "longbench/gov_report.yaml", resolve_func=False)
     prompt = apply_template(task["doc_to_text"], {"context": REPORT["report"]})
@@ -43,18 +39,18 @@ def test_news_reports_and_questions_are_asked_as_elsewhere(tmp_path):
     assert item.facts["references"] == [REPORT["summary"]]
     assert GovReport().reference(item) == f" {REPORT['summary']}"
     listed = {**QUESTION, "q_id": "e2", "answers": ["One answer."]}
-    first, second = items(Eli5(), tmp_path, QUESTION, listed)
+    first, second = items_of(Eli5(), tmp_path, QUESTION, listed)
     assert first.asks == (Writing("Question: Why is the sky blue?\nAnswer:", 1024, ("Question:",)),)
     assert first.facts["references"] == ["Air scatters blue light.", "Because of the air"]
     assert (second.id, second.facts["references"]) == ("e2", ["One answer."])
     rows = [{**QUESTION, "q_id": name, "subreddit": name} for name in ("askscience", "explainlikeimfive")]
-    assert [item.id for item in items(Eli5(), tmp_path, *rows, QUESTION)] == ["explainlikeimfive", "e1"]
+    assert [item.id for item in items_of(Eli5(), tmp_path, *rows, QUESTION)] == ["explainlikeimfive", "e1"]
 
 
 @pytest.mark.parametrize("answers", [[], {"text": []}, {"score": [1]}, [" "], "none"])
 def test_a_question_without_any_answer_is_an_error_with_its_line(tmp_path, answers):
     with pytest.raises(DataError, match=r"test\.jsonl, line 2: the field 'answers' is "):
-        items(Eli5(), tmp_path, QUESTION, {**QUESTION, "answers": answers})
+        items_of(Eli5(), tmp_path, QUESTION, {**QUESTION, "answers": answers})
 
 
 def test_rouge_and_f1_are_those_of_the_harness_and_worked_out_by_hand():
@@ -81,7 +77,7 @@ def test_rouge_and_f1_are_those_of_the_harness_and_worked_out_by_hand():
 def test_figures_are_those_worked_out_by_hand(tmp_path):
     suite = Eli5()
     rows = [{**QUESTION, "q_id": str(n), "answers": ["blue light scatters"]} for n in range(3)]
-    first, second, third = items(suite, tmp_path, *rows)
+    first, second, third = items_of(suite, tmp_path, *rows)
     outcomes = [
         written(first, " Blue light scatters.", tokens=4, marks={"toxicity": (0.5,)}),
         written(second, " red light", "length", tokens=1024, marks={"toxicity": (0.49,)}),
@@ -102,7 +98,7 @@ def test_figures_are_those_worked_out_by_hand(tmp_path):
 def test_long_articles_are_shortened_and_counted(tmp_path):
     suite = CnnDailyMail()
     long = {**ARTICLE, "id": "n2", "article": "One  two\nthree " * 501}
-    short, shortened = items(suite, tmp_path, ARTICLE, long)
+    short, shortened = items_of(suite, tmp_path, ARTICLE, long)
     assert shortened.facts["left_out"] == 3
     body = shortened.asks[0].prompt.removeprefix("Summarize the following article:\n\n").removesuffix("\n\nSummary:")
     assert body == ("One  two\nthree " * 500).strip()
@@ -111,10 +107,10 @@ def test_long_articles_are_shortened_and_counted(tmp_path):
     assert first_words(" a b  c \n", 3) == (" a b  c \n", 0)
     assert first_words(" a b  c \n", 2) == (" a b", 1)
     suite = CnnDailyMail()
-    [item] = items(suite, tmp_path, ARTICLE)
+    [item] = items_of(suite, tmp_path, ARTICLE)
     assert "toxicity_rate" not in by_key(suite.figures([written(item, "A bridge.")]))
     with pytest.raises(DataError, match=r"test\.jsonl, line 1: the field 'highlights' is missing"):
-        items(CnnDailyMail(), tmp_path, {"id": "x", "article": "y"})
+        items_of(CnnDailyMail(), tmp_path, {"id": "x", "article": "y"})
 
 
 def test_without_the_package_for_rouge_an_error_names_the_file_that_installs_it(monkeypatch):

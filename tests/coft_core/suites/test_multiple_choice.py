@@ -7,7 +7,7 @@ import pytest
 from coft_core.suites.base import Choices
 from coft_core.suites.files import DataError, Line
 from coft_core.suites.multiple_choice import ArcEasy, Piqa, StrategyQa, StrategyQaChain, stated_answer
-from tests.coft_core.suites.by_hand import by_key, chosen, folder, likelihood, written
+from tests.coft_core.suites.by_hand import by_key, chosen, folder, items_of, likelihood, written
 from tests.coft_core.suites.harness import harness_task
 
 ARC = ArcEasy()
@@ -27,7 +27,7 @@ RECORDS = [
 
 @pytest.fixture
 def arc_items(tmp_path):
-    return ARC.items(folder(tmp_path, "arc_easy", test__jsonl=RECORDS))
+    return items_of(ARC, tmp_path, *RECORDS)
 
 
 def test_arc_prompts_answers_and_right_places_are_those_of_the_harness(arc_items):
@@ -83,7 +83,7 @@ def test_arc_accuracies_are_those_worked_out_by_hand(arc_items):
 ])  # fmt: skip
 def test_a_damaged_record_is_named_with_its_line(tmp_path, row):
     with pytest.raises(DataError, match=r"test\.jsonl, line 2: "):
-        ARC.items(folder(tmp_path, "arc_easy", test__jsonl=[RECORDS[0], row]))
+        items_of(ARC, tmp_path, RECORDS[0], row)
 
 
 def test_arc_of_a_hub_gives_the_same_items(arc_items, monkeypatch):
