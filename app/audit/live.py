@@ -19,6 +19,7 @@ from app.shared.planning import Detectors, Planner, rendering_of, without_calibr
 from app.shared.policies import certifies
 from app.shared.project_cache import InProject, in_present
 from app.shared.rollouts import RolloutPool
+from app.shared.wiring import Services
 from coft_core.decode.captured import step_functions
 from coft_core.decode.cost import StepCost, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
@@ -52,21 +53,10 @@ MOST_GOING = 1024
 class LiveBranches:
     """Gives stored branches as live rollouts and stores what those write; the caller holds the session still."""
 
-    def __init__(
-        self,
-        sessions: SessionsRepository,
-        planner: Planner,
-        host: ModelHost,
-        detectors: Detectors,
-        pool: RolloutPool,
-        metrics: Metrics,
-    ) -> None:
-        self._sessions = sessions
-        self._planner = planner
-        self._host = host
-        self._detectors = detectors
-        self._pool = pool
-        self._metrics = metrics
+    def __init__(self, services: Services, planner: Planner) -> None:
+        self._sessions, self._host = services[SessionsRepository], services[ModelHost]
+        self._detectors, self._pool = services[Detectors], services[RolloutPool]
+        self._metrics, self._planner = services[Metrics], planner
         self._going: OrderedDict[InProject, BranchRecord] = OrderedDict()
         self._noted: WeakKeyDictionary[Rollout, tuple[StepPath, str, str]] = WeakKeyDictionary()
 

@@ -26,6 +26,7 @@ from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
 from app.shared.project_cache import ProjectCache
 from app.shared.thresholds import Thresholds, own_notes
+from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import path_at
 from coft_core.decode.reread import reread
@@ -66,21 +67,12 @@ def _size(steps: tuple[Step, ...]) -> int:
 class RereadService:
     """What a reviewer asks of an audit that is written: what if lambda or alpha were others."""
 
-    def __init__(
-        self,
-        sessions: SessionsRepository,
-        thresholds: Thresholds,
-        store: CalibrationStore,
-        audits: AuditService,
-        host: ModelHost,
-    ) -> None:
-        self._sessions = sessions
+    def __init__(self, services: Services) -> None:
+        self._sessions, self._audits = services[SessionsRepository], services[AuditService]
+        self._thresholds, self._store = services[Thresholds], services[CalibrationStore]
+        self._host = services[ModelHost]
         self._kept: ProjectCache[int, tuple[Step, ...]] = ProjectCache(KEPT_BYTES, getsizeof=_size)
         self._lock = Lock()
-        self._thresholds = thresholds
-        self._store = store
-        self._audits = audits
-        self._host = host
 
     def read(self, request: RereadRequest) -> Rereading:
         """Every step of a chain as it reads at a lambda and an alpha, its prefix being as it was."""

@@ -30,11 +30,9 @@ from app.shared.format import plural, quoted, signed
 from app.shared.kept_steps import WrittenChain
 from app.shared.limits import DiskRoom
 from app.shared.memory import Waiting
-from app.shared.metrics import Metrics
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, rendering_of, vanilla
 from app.shared.project_cache import InProject, ProjectCache, in_present
-from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
 from app.shared.step_words import factual_overruled
 from app.shared.thresholds import Thresholds
@@ -70,9 +68,7 @@ class AuditService:
         thresholds, settings = services[Thresholds], services.settings
         marks = named_marks(settings.thinking_marks)
         self._planner = Planner(thresholds, self._detectors, self._host, settings.full_logits_kb, marks)
-        self._live = LiveBranches(
-            self._sessions, self._planner, self._host, self._detectors, services[RolloutPool], services[Metrics]
-        )
+        self._live = LiveBranches(services, self._planner)
         self._views = services[AuditViews]
         self.model, self.loading = self._host.describe, self._host.loading
         fitting = services[Fitting]

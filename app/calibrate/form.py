@@ -13,7 +13,7 @@ from gradio.components import Component
 
 from app.shared.audits import CALIBRATING, FAMILY_NAMES, CalibrationRequest
 from app.shared.components import hint, markup, upload
-from app.shared.decoding import FRAMED
+from app.shared.decoding import FRAMED, SAMPLED
 from app.shared.markup import laid_out
 from app.shared.prompt_form import SOURCES
 from app.shared.prompt_words import family_choices, list_choices
@@ -23,13 +23,11 @@ from coft_core.types import FAMILIES
 SHARES = tuple(f"share_{family}" for family in FAMILIES)
 """Fields that hold each family's share of alpha."""
 
-SAMPLING = ("temperature", "top_p", "top_k")
-
 FIELDS = (
     "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
     "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
     "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
-    *SAMPLING, "by_group", "verification_share", *FRAMED, "seed",
+    *SAMPLED, "by_group", "verification_share", *FRAMED, "seed",
 )  # fmt: skip
 """The form's fields in the order of its controls."""
 
@@ -191,7 +189,7 @@ def calibration_form(families: tuple[str, ...]) -> CalibrationForm:
         ("Mask", "mask", lambda: _mask(form, families)),
         ("Estimator and positions", "estimator", lambda: _estimator(form)),
         ("Prompts that will be audited", "shift", lambda: _shift(form)),
-        ("Sampling", "sampling", lambda: _put(form, *SAMPLING)),
+        ("Sampling", "sampling", lambda: _put(form, *SAMPLED)),
         ("Prompt format", "format", lambda: prompt_format(form.controls)),
         ("Groups, check and record", "check", lambda: _check(form)),
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from app.settings import Settings
 from app.shared.limits import OfferedModels
 from app.shared.model_host import ModelHost, where_it_runs
+from app.shared.wiring import Services
 from coft_core.decode.cost import weight_bytes
 from coft_core.errors import ModelLoadError
 from coft_core.model.load import CONTEXT_LENGTHS, DEMO, model_source
@@ -50,16 +50,10 @@ class Shelf:
 class ModelShelf:
     """Says which models are known, by the settings and by what was done here."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        host: ModelHost,
-        calibrations: CalibrationsRepository,
-        library: LibraryRepository,
-        sessions: SessionsRepository,
-    ) -> None:
-        self._settings, self._host = settings, host
-        self._calibrations, self._library, self._sessions = calibrations, library, sessions
+    def __init__(self, services: Services) -> None:
+        self._settings, self._host = services.settings, services[ModelHost]
+        self._calibrations, self._sessions = services[CalibrationsRepository], services[SessionsRepository]
+        self._library = services[LibraryRepository]
 
     def list(self) -> Shelf:
         """The models: the embedded one, those of the settings, and those that were used here."""

@@ -286,18 +286,11 @@ def paths(
     return sample_paths.call(wired, prompt, request, spans_of(spans), settings)
 
 
-def _either_json(found: Analysis | tuple[PathsView, ...]) -> Any:
-    return _found_json(found) if isinstance(found, Analysis) else [_summary_json(view) for view in found]
-
-
-def _print_either(found: Analysis | tuple[PathsView, ...]) -> None:
-    if isinstance(found, Analysis):
-        _print(found)
-    else:
-        _print_list(found)
-
-
-@command("trees", json=_either_json, text=_print_either)
+@command(
+    "trees",
+    json=lambda found: [_summary_json(view) for view in found] if isinstance(found, tuple) else _found_json(found),
+    text=lambda found: _print_list(found) if isinstance(found, tuple) else _print(found),
+)
 def trees(
     wired: Services, run_id: Annotated[int | None, typer.Argument(metavar="NUMBER")] = None
 ) -> Analysis | tuple[PathsView, ...]:

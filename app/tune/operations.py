@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -142,18 +142,12 @@ def tune_methods(
     return tune.call(wired, prompts, request, calibrate_on)
 
 
-def _found_json(found: TuningView | tuple[TuningView, ...]) -> Any:
-    return tuning_json(found) if isinstance(found, TuningView) else [tuning_json(view) for view in found]
-
-
-def _print_found(found: TuningView | tuple[TuningView, ...]) -> None:
-    if isinstance(found, TuningView):
-        _print(found)
-    else:
-        _print_list(found)
-
-
-@operation(need=READ, json=_found_json, command="tunings", text=_print_found)
+@operation(
+    need=READ,
+    command="tunings",
+    json=lambda found: tuning_json(found) if isinstance(found, TuningView) else [tuning_json(view) for view in found],
+    text=lambda found: _print(found) if isinstance(found, TuningView) else _print_list(found),
+)
 def list_tunings(
     wired: Services, run_id: Annotated[int | None, typer.Argument(metavar="NUMBER"), OnTerminal()] = None
 ) -> TuningView | tuple[TuningView, ...]:

@@ -12,11 +12,13 @@ import gradio as gr
 
 from app.shared.audits import AuditSettings
 from app.shared.components import chart, hint, listing, markup, upload
+from app.shared.decoding import DECODING, SAMPLED
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, downloaded, or_refusal, shown_to
 from app.shared.job_watch import JobWatch, chosen, job_part, past_runs, run_buttons, wire_job
 from app.shared.needs import EXPORT, READ
 from app.shared.prompt_form import SOURCES, refused_file, samples_list
+from app.shared.settings_rail import setting_control
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from app.tune.runs import TUNABLE, TuningRequest
@@ -166,11 +168,7 @@ def _form(handlers: TuneHandlers) -> SimpleNamespace:
 
 def _sampling(usual: AuditSettings) -> list[Any]:
     """Temperature, top-p and top-k."""
-    controls = [
-        gr.Slider(0.1, 2, usual.temperature, step=0.05, label="Temperature", buttons=[]),
-        gr.Slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)", buttons=[]),
-        gr.Slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)", buttons=[]),
-    ]
+    controls = [setting_control(DECODING[name], value=getattr(usual, name)) for name in SAMPLED]
     hint(
         "Answers are read with their whole probability at this temperature. Top-p and top-k count where COFT is "
         "calibrated, and say for which audits the strength is offered."
