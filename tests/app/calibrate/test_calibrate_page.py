@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.calibrate.service import CalibrationService, request_from_json
-from app.shared.audits import CalibrationRequest, CalibrationView, ReadingRequest
+from app.calibrate.service import CalibrationService
+from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.jobs import JobContext, JobService
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
@@ -21,7 +21,6 @@ from tests.app.shared.test_accessibility import faulty
 from tests.records import drift_report
 
 GOOD = "prompt,reference,group\nThe nurse said that he, left,a\nThe cook said that she, stayed,b\n"
-MIXED = GOOD + "The clerk said that he,,c\n" + "".join(f",left {number},d\n" for number in range(60))
 
 
 WATCH_SHIFTS = """() => { window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => {
@@ -73,57 +72,6 @@ def held(services: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[thread
     monkeypatch.setattr(service, "_calibrate", half)
     yield let_go
     let_go.set()
-
-
-def asked(services: Services) -> CalibrationRequest:
-    """What the newest run was asked."""
-    return request_from_json(services[JobService].list()[0].payload["request"])
-
-
-def run(page: Page, services: Services) -> CalibrationRequest:
-    """Run, and wait until this run is listed; what is said of the run before it says "finished" too."""
-    listed = page.locator("#runs li")
-    before = listed.count()
-    page.locator("#run").click()
-    expect(listed).to_have_count(before + 1)
-    expect(page.locator("#job")).to_contain_text("finished")
-    return asked(services)
-
-
-@pytest.mark.slow
-def test_bad_rows_are_left_out_only_when_asked_and_a_run_is_deleted_only_after_a_question(
-    page: Page, services: Services, tmp_path, picture
-):
-    upload(page, tmp_path, MIXED)
-    region = page.get_by_role("region", name="Rows that cannot be used")
-    errors = region.locator("tbody tr")
-    expect(errors).to_have_count(61)
-    expect(page.locator("#row-errors")).to_contain_text("61 of 63")
-    expect(page.locator("#columns .label-wrap")).to_have_attribute("aria-expanded", "false")
-    assert region.evaluate("(node) => node.scrollHeight > node.clientHeight && node.tabIndex === 0")
-    page.locator("#run").click()
-    toast = page.locator(".toast-body")
-    expect(toast).to_contain_text("61 of 63")
-    # An error has no timer: its reader closes it.
-    lengths = toast.evaluate(
-        "(node) => node.getAnimations({ subtree: true }).map((it) => it.effect.getTiming().duration)"
-    )
-    assert all(length < 2_000 for length in lengths)
-    page.locator(".toast-close").click()
-    expect(toast).to_have_count(0)
-    picture(page, "calibrate-row-errors-1440-light")
-    page.get_by_label("Go on with the 2 good rows").check()
-    assert run(page, services).accept_errors
-    expect(page.locator("#result h2").first).to_have_text("Result: notes")
-    for answer, left in (("no", 2), ("yes", 1)):
-        page.get_by_role("button", name="Delete notes").click()
-        page.locator(f"dialog#confirm [value={answer}]").click()
-        expect(page.locator("#runs li")).to_have_count(left)
-    assert [item.id for item in services[CalibrationService].list()] == [1]
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="CSV", exact=True).click()
-    first = Path(waiting.value.path()).read_text("utf-8").splitlines()[0]
-    assert first == "prompt,reference,spans,group,context,weight,messages"
 
 
 def test_a_run_shows_its_progress_is_found_again_cancelled_and_resumed(page: Page, held: threading.Event, tmp_path):

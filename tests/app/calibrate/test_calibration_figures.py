@@ -20,13 +20,3 @@ def test_each_state_has_its_own_dash_and_marker():
     looks = {(trace.line.dash, str(trace.marker.symbol)) for trace in lines}
     assert looks == {("solid", "circle"), ("2px,3px", "square-open"), (None, "x")}
     assert lines[-1].text == ("none",)
-
-
-def test_the_coverage_band_and_the_contexts_are_those_of_the_bins():
-    figure = thresholds_figure(BINS, COVERAGE, 0.9)
-    band = next(trace for trace in figure.data if trace.type == "bar" and trace.base)
-    assert [round(low + high, 6) for low, high in zip(band.base, band.y, strict=True)] == [
-        round(item.coverage_high, 6) for item in BINS if item.coverage_high is not None
-    ]
-    contexts = next(trace for trace in figure.data if trace.type == "bar" and trace.yaxis == "y3")
-    assert list(contexts.y) == [item.contexts for item in BINS]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from html import unescape
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.audit.words import bin_verdict
 from app.calibrate.result_page import AS_CALIBRATED, READING_FIELDS, reading_from, reading_note
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import (
@@ -20,21 +18,15 @@ from app.calibrate.words import (
     comparison_settings,
     comparison_thresholds,
     fingerprint,
-    prompts_needed,
-    ranges_by_reason,
     result_checks,
     result_head,
     runs_list,
-    silent_because,
-    steps_named,
 )  # fmt: skip
 from app.shared.audits import CalibrationView, ReadingRequest
-from app.shared.calibration_words import calibration_status
 from app.shared.job_watch import resumable_jobs
 from app.shared.prompt_form import marked_text, preview_rows, prompt_set, row_errors
 from app.shared.prompt_sets import PromptPreview, RowError
 from app.shared.wiring import Services
-from coft_core.conformal.informative import TOO_FEW, TOO_WEAK
 from coft_core.types import FAMILIES, Span
 from tests.browser import Seeded
 from tests.records import job_view
@@ -71,43 +63,6 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
     ]  # fmt: skip
     assert all("<img" not in piece for piece in pieces)
     assert all("&lt;img" in piece for piece in pieces)
-
-
-def with_states(services: Services, *states: tuple[str, float]) -> CalibrationView:
-    """The first calibration with bins of these states and thresholds, one for each step."""
-    shown = view(services)
-    bins = tuple(
-        replace(shown.bins[0], first_step=step, last_step=step, state=state, log_tau=log_tau)
-        for step, (state, log_tau) in enumerate(states)
-    )
-    return replace(shown, bins=bins)
-
-
-WEAK, OPEN = ("uninformative", math.log(7e-8)), ("uninformative", -math.inf)
-OWN = ("calibrated", math.log(0.02))
-
-
-def test_each_range_of_steps_is_usable_or_has_a_reason_and_none_is_both(services):
-    shown = with_states(services, WEAK, WEAK, OWN, ("calibrated", math.log(0.01)), OPEN, WEAK)
-    assert ranges_by_reason(shown) == {"": ["3–4"], TOO_WEAK: ["1–2", "6"], TOO_FEW: ["5"]}
-    assert ranges_by_reason(view(services)) == {
-        "": ["1–24"],
-        TOO_FEW: ["25–32"],
-        "the threshold is borrowed from 17–24 and was not tested": ["33 and later"],
-    }
-    assert not ranges_by_reason(view(services, alpha=0.002))[""]
-    assert [steps_named(labels) for labels in ("1", "3–4", "1, 6")] == ["step 1", "steps 3–4", "steps 1, 6"]
-
-
-def test_what_certifies_nothing_says_how_many_prompts_would_help(services):
-    assert silent_because(view(services)) == ""
-    few = view(services, alpha=0.002)
-    assert prompts_needed(few) == math.ceil(499 * (413 + few.coverage[0].contexts) / 413)
-    assert f"{prompts_needed(few):,}" in silent_because(few)
-    (weak,) = with_states(services, WEAK).bins
-    assert (weak.silence, bin_verdict(weak)[1]) == (TOO_WEAK, f"{TOO_WEAK}.")
-    assert calibration_status(with_states(services, WEAK))[0] == "uninformative"
-    assert calibration_status(with_states(services, WEAK, OWN))[0] == "calibrated"
 
 
 @given(

@@ -17,7 +17,6 @@ from app.swap.types import SwapRequest
 from app.swap.variants import swap_targets, swap_variants
 from app.swap.words import (
     body_html,
-    form_message,
     marked_text,
     result_message,
     swap_request,
@@ -95,17 +94,6 @@ def test_every_replacement_is_marked_where_it_stands_now_and_markup_in_prompts_i
     plain = re.sub(r'<span class="(?:vh|doubt)".*?</span>|</?mark.*?>', "", shown)
     assert plain == variant.prompt.replace("<", "&lt;").replace(">", "&gt;")
     assert "pronoun replaced: was “her”, to be checked" in shown
-
-
-def test_only_pronouns_that_could_be_something_else_are_asked_about():
-    message = form_message(swap_targets("He said his aunt saw her go", ()), None, "x")
-    assert [(item["text"], item["role"], item["sure"]) for item in message["pronouns"]] == [
-        ("his", "possessive", True),
-        ("her", "possessive", False),
-    ]
-    assert [role for role, _ in message["pronouns"][1]["roles"]] == ["object", "possessive"]
-    targets = swap_targets("The Muslims saw him", (Span(4, 11, "religion"), Span(16, 19, "gender")))
-    assert "Sikh" in form_message(targets, "religion", "x")["usual"]
 
 
 def test_a_message_is_plain_json_and_leaves_no_candidate_out_of_the_table(result):
