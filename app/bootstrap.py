@@ -42,8 +42,8 @@ def services(
     with ExitStack() as closing:
         wired = Services(settings, FEATURES, closing, owns_store, loader)
         if owns_store:
+            from app.jobs.service import JobService
             from app.shared.calibrations import CalibrationStore
-            from app.shared.jobs import JobService
 
             wired[JobService], wired[CalibrationStore]
         yield wired

@@ -24,6 +24,9 @@ from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from app.hosting.limits import DiskRoom
+from app.hosting.memory import keep_giving_back
+from app.jobs.service import JobService
 from app.serving.addresses import Addresses
 from app.serving.endpoints import offer
 from app.serving.gate import EXPLAINED, gated
@@ -34,10 +37,7 @@ from app.settings import Settings
 from app.shared import web as assets
 from app.shared.bell import Bell
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
-from app.shared.limits import DiskRoom
 from app.shared.logs import begin_log, log_requests
-from app.shared.memory import keep_giving_back
 from app.shared.metrics import Metrics
 from app.shared.wiring import Services
 

@@ -32,6 +32,7 @@ from app.calibrate.service import CalibrationService
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.service import EvaluationService
+from app.jobs.service import JobService
 from app.lists.service import UserListService
 from app.paths.service import PathsService
 from app.paths.types import PathsRequest, Question
@@ -40,7 +41,6 @@ from app.review.service import VerdictService
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.jobs import JobService
 from app.shared.web import phantom_examples
 from app.shared.wiring import Services
 from app.tune.runs import TuningRequest

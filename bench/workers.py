@@ -24,13 +24,13 @@ import torch
 
 from app.audit.service import AuditService
 from app.bootstrap import services
+from app.jobs.ray_workers import RayWorker, cluster
+from app.jobs.travelling import packed, program_digest
+from app.jobs.workers import Crew
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.kept_steps import WrittenChain
-from app.shared.ray_workers import RayWorker, cluster
-from app.shared.travelling import packed, program_digest
 from app.shared.wiring import Services
-from app.shared.workers import Crew
 from bench.decode.shapes import SHAPES, model_of
 from coft_core.types import Span
 

@@ -122,8 +122,8 @@ def embedded_model_loaded_once() -> Iterator[None]:
             prepare_model(model)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.shared.model_host.load_model", loaded)
-        patch.setattr("app.shared.model_host.prepare_model", prepared)
+        patch.setattr("app.hosting.model_host.load_model", loaded)
+        patch.setattr("app.hosting.model_host.prepare_model", prepared)
         yield
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from app.jobs.service import JobView
 from app.shared.audits import CalibrationSummary
-from app.shared.jobs import JobView
 from coft_core.conformal.bins import Bin
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, Step

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.accounts.service import AccountService
-from app.shared.limits import SECONDS
+from app.hosting.limits import SECONDS
 from app.shared.wiring import Services
 from db.accounts import AccountRecord
 from db.disk import DiskRepository

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from app.prompts.words import Message
 from app.shared.format import factor_text, quoted, shown_token
-from app.shared.prompt_words import Message
 from coft_core.effects import named
 from coft_core.messages import catalogue
 from coft_core.types import Step

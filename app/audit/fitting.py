@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
+from app.hosting.model_host import ModelHost
 from app.shared.audits import AuditSettings, SettingsFit
 from app.shared.decoding import SAMPLED
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, detector_parts, policy_of, prompted
 from app.shared.policies import fitted, policy_info
 from app.shared.thresholds import Thresholds, own_notes, readings_of

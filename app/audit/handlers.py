@@ -24,14 +24,14 @@ from app.audit.words import (
     session_message,
     tree_message,
 )
+from app.jobs.watch import asked_number
+from app.prompts.words import Message, draft_message, spans_from
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import USER_ERRORS
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream, shown_to
 from app.shared.format import shown_token
-from app.shared.job_watch import asked_number
 from app.shared.needs import LOOK, READ, needs
-from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
     StoredChoices,
     as_kept,

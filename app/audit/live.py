@@ -9,16 +9,16 @@ from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from app.hosting.memory import Waiting
+from app.hosting.model_host import ModelHost
+from app.hosting.rollouts import RolloutPool
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.kept_steps import WrittenChain, computation_json, write_chain
-from app.shared.memory import Waiting
 from app.shared.metrics import Metrics
-from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, rendering_of, without_calibration
 from app.shared.policies import certifies
 from app.shared.project_cache import InProject, in_present
-from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
 from coft_core.decode.captured import step_functions
 from coft_core.decode.cost import StepCost, reserved_bytes

@@ -11,6 +11,7 @@ from app.audit.service import AuditService
 from app.audit.words import drift_badge, refused_message
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
+from app.prompts.words import draft_message, preview_message, spans_from, spans_message
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest
 from app.shared.calibration_words import calibration_choices
@@ -18,7 +19,6 @@ from app.shared.errors import USER_ERRORS
 from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, packed, shown_to, told
 from app.shared.markup import html
 from app.shared.needs import READ, needs
-from app.shared.prompt_words import draft_message, preview_message, spans_from, spans_message
 from app.shared.settings_rail import (
     CHANGED,
     FIELDS,

@@ -18,10 +18,10 @@ from app.audit.rereading import (
     RereadThresholds,
 )
 from app.audit.service import AuditService
+from app.hosting.model_host import ModelHost
 from app.shared.audits import AuditSettings, StartAudit, settings_from_json
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
 from app.shared.project_cache import ProjectCache

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.prompts.words import Message
 from app.shared.format import shown_token
-from app.shared.prompt_words import Message
 from coft_core.types import Certificate, Step
 from db.calibrations import CalibrationRecord
 

@@ -16,6 +16,9 @@ from weakref import WeakValueDictionary
 from app.audit.finding import title
 from app.audit.fitting import Fitting
 from app.audit.live import LiveBranches
+from app.hosting.limits import DiskRoom
+from app.hosting.memory import Waiting
+from app.hosting.model_host import ModelHost
 from app.shared.audits import (
     SENSITIVE,
     AuditSettings,
@@ -28,9 +31,6 @@ from app.shared.audits import (
 from app.shared.errors import ServiceError, in_one_sentence
 from app.shared.format import plural, quoted, signed
 from app.shared.kept_steps import WrittenChain
-from app.shared.limits import DiskRoom
-from app.shared.memory import Waiting
-from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, rendering_of, vanilla
 from app.shared.project_cache import InProject, ProjectCache, in_present
 from app.shared.session_views import AuditViews

@@ -10,13 +10,13 @@ from itertools import takewhile
 from typing import Any
 
 from app.audit.service import RunUntil, stop_sentence
+from app.prompts.words import ENDS, Message, _is_factorized, finished_text, preview_message
 from app.sessions.service import PrunePreview
 from app.shared.audits import FAMILY_NAMES, AuditSettings, AuditView, ChainProgress, ThinkingView
 from app.shared.calibration_words import DRIFT_STATES, lengths_sentence
 from app.shared.format import clock, count, level, named, percentage, plural, quoted, shown_token, signed, threshold
 from app.shared.markup import html
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.prompt_words import ENDS, Message, _is_factorized, finished_text, preview_message
 from app.shared.step_words import counted_claim, shapes, spoken_state, step_card, token_marks
 from app.shared.thinking import thinking_sentence
 from coft_core.conformal.bins import Bin

@@ -17,12 +17,12 @@ from typing import Any
 import regex
 from scipy.stats.contingency import relative_risk
 
+from app.prompts.rows import BatchRowView
 from app.shared.answers import answered, expression, found, phrases
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
 from app.shared.formal_reports import ImpactRow
 from app.shared.format import plural
-from app.shared.prompt_rows import BatchRowView
 from coft_core.conformal.coverage import clopper_pearson
 
 

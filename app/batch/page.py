@@ -30,6 +30,18 @@ from app.batch.words import (
     totals_table,
 )
 from app.calibrate.service import CalibrationService
+from app.prompts.form import (
+    NOT_TRIED,
+    TRYING,
+    PromptHandlers,
+    PromptPart,
+    accept_box,
+    parsed_from,
+    preview_rows,
+    prompt_part,
+    row_errors,
+)
+from app.prompts.sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.report.panel import place_downloads
 from app.report.service import EXPORTS, ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest
@@ -41,18 +53,6 @@ from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
 from app.shared.markup import from_file, laid_out
 from app.shared.needs import EXPORT, READ
-from app.shared.prompt_form import (
-    NOT_TRIED,
-    TRYING,
-    PromptHandlers,
-    PromptPart,
-    accept_box,
-    parsed_from,
-    preview_rows,
-    prompt_part,
-    row_errors,
-)
-from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.settings_json import whole
 from app.shared.settings_rail import (
     CHANGED,

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import Any, Literal, cast, get_args
 
+from app.prompts.rows import INTERVAL, BatchRowView, MeanInterval, RowState, in_order, mean_over
 from app.shared.files import to_csv
-from app.shared.prompt_rows import INTERVAL, BatchRowView, MeanInterval, RowState, in_order, mean_over
 from app.shared.settings_json import one_of, whole
 
 BatchOrder = Literal[

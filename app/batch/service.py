@@ -26,17 +26,12 @@ from app.batch.rows import (
     sorted_rows,
     totals_json,
 )
-from app.shared.audits import AuditSettings, StartAudit
-from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, sentence_of
-from app.shared.files import write_text
-from app.shared.jobs import JobContext, JobView
-from app.shared.json import job_json, settings_json
-from app.shared.kept_steps import WrittenChain
-from app.shared.long_run import RunOfRows
-from app.shared.planning import Planner, pinned, prompted, without_calibration
-from app.shared.policies import certifies
-from app.shared.prompt_rows import INTERVAL, OPEN, BatchRowView, RowState, fields_json, row_views
-from app.shared.prompt_sets import (
+from app.jobs.long_run import RunOfRows
+from app.jobs.service import JobContext, JobView
+from app.jobs.travelling import sendable
+from app.jobs.workers import Workers
+from app.prompts.rows import INTERVAL, OPEN, BatchRowView, RowState, fields_json, row_views
+from app.prompts.sets import (
     ParsedPromptSet,
     PromptSetReader,
     RowError,
@@ -44,10 +39,15 @@ from app.shared.prompt_sets import (
     require_prompts,
     rows_of,
 )
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, sentence_of
+from app.shared.files import write_text
+from app.shared.json import job_json, settings_json
+from app.shared.kept_steps import WrittenChain
+from app.shared.planning import Planner, pinned, prompted, without_calibration
+from app.shared.policies import certifies
 from app.shared.thresholds import Thresholds
-from app.shared.travelling import sendable
 from app.shared.wiring import Services
-from app.shared.workers import Workers
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan

@@ -11,6 +11,10 @@ from markupsafe import Markup
 from app.batch.impact import SMALL_SHARE, ImpactTable, OutcomeRule, Outcomes, ratio_interval
 from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView
+from app.jobs.service import ENDED
+from app.jobs.watch import OF_ANOTHER, job_said, job_status
+from app.prompts.rows import BatchRowView
+from app.prompts.words import beginning
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
 from app.shared.format import (
@@ -22,12 +26,8 @@ from app.shared.format import (
     signed,
 )
 from app.shared.glossary import explained_titles
-from app.shared.job_watch import OF_ANOTHER, job_said, job_status
-from app.shared.jobs import ENDED
 from app.shared.markup import from_file, html, laid_out, scrolled
 from app.shared.policies import info_of, parameters_line
-from app.shared.prompt_rows import BatchRowView
-from app.shared.prompt_words import beginning
 from coft_core.types import Certificate
 
 COLUMNS = (

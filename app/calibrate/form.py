@@ -11,12 +11,12 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app.prompts.form import SOURCES
+from app.prompts.words import family_choices, list_choices
 from app.shared.audits import CALIBRATING, FAMILY_NAMES, CalibrationRequest
 from app.shared.components import hint, markup, upload
 from app.shared.decoding import FRAMED, SAMPLED
 from app.shared.markup import laid_out
-from app.shared.prompt_form import SOURCES
-from app.shared.prompt_words import family_choices, list_choices
 from app.shared.settings_rail import frame_settings, prompt_format, setting_control, terms
 from coft_core.types import FAMILIES
 

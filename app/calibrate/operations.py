@@ -11,6 +11,8 @@ import typer
 
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import bins_named, run_facts, smallest_sentence
+from app.jobs.service import JobService, JobView
+from app.prompts.sets import grouping_note
 from app.shared.audits import (
     CALIBRATING,
     CalibrationRequest,
@@ -22,11 +24,9 @@ from app.shared.calibration_words import lengths_sentence
 from app.shared.commands import Stopped
 from app.shared.decoding import DECODING
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
-from app.shared.prompt_sets import grouping_note
 from app.shared.settings_json import COLUMNS, columns_of
 from app.shared.terminal import PolicyOptions, calibration_id, options_of, pairs, print_table, wait_for
 from app.shared.wiring import Services

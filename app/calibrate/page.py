@@ -25,13 +25,9 @@ from app.calibrate.form import (
 from app.calibrate.result_page import result_part
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
+from app.jobs.watch import JobPart, JobWatch, job_part, past_runs, run_buttons, wire_job
 from app.lists.service import UserListService
-from app.shared.audits import CalibrationRequest
-from app.shared.components import markup
-from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown_to
-from app.shared.job_watch import JobPart, JobWatch, job_part, past_runs, run_buttons, wire_job
-from app.shared.needs import READ, needs
-from app.shared.prompt_form import (
+from app.prompts.form import (
     NOT_TRIED,
     TRYING,
     PromptHandlers,
@@ -42,8 +38,12 @@ from app.shared.prompt_form import (
     prompt_part,
     row_errors,
 )
-from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
-from app.shared.prompt_words import list_choices
+from app.prompts.sets import PROMPT_SET_FIELDS, ParsedPromptSet
+from app.prompts.words import list_choices
+from app.shared.audits import CalibrationRequest
+from app.shared.components import markup
+from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown_to
+from app.shared.needs import READ, needs
 from app.shared.web import topbar
 from app.shared.wiring import Services
 

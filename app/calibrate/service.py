@@ -29,14 +29,10 @@ from app.calibrate.trial import (
     require_maskable,
     usable_rows,
 )
-from app.shared.audits import CalibrationRequest, CalibrationSummary
-from app.shared.calibrations import CalibrationStore
-from app.shared.errors import ServiceError
-from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, JobContext, require_own
-from app.shared.long_run import LongRun
-from app.shared.model_host import ModelHost
-from app.shared.planning import Detectors, pinned, prompted
-from app.shared.prompt_sets import (
+from app.hosting.model_host import ModelHost
+from app.jobs.long_run import LongRun
+from app.jobs.service import CALIBRATION_JOB, RESUMABLE, JobContext, require_own
+from app.prompts.sets import (
     ParsedPromptSet,
     PromptPreview,
     PromptSetReader,
@@ -46,6 +42,10 @@ from app.shared.prompt_sets import (
     refused_rows,
     sample_of,
 )
+from app.shared.audits import CalibrationRequest, CalibrationSummary
+from app.shared.calibrations import CalibrationStore
+from app.shared.errors import ServiceError
+from app.shared.planning import Detectors, pinned, prompted
 from app.shared.thresholds import Thresholds, summary_of
 from app.shared.wiring import Services
 from coft_core.calibrate.settings import CalibrationOptions

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from app.calibrate.run import CalibrationWork, calibrated
+from app.prompts.sets import ParsedPromptSet, PromptPreview, RowError, require_prompts, rows_of
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.prompt_sets import ParsedPromptSet, PromptPreview, RowError, require_prompts, rows_of
 from coft_core.calibrate.chains import BATCH_ROWS
 from coft_core.calibrate.run import example_length
 from coft_core.calibrate.true_tokens import TOKEN_BUDGET

@@ -13,11 +13,11 @@ from operator import attrgetter
 from statistics import fmean, median
 from typing import Literal, get_args
 
+from app.jobs.service import JobView
+from app.prompts.rows import BatchRowView, MeanInterval, RowState, mean_over
 from app.shared.audits import AuditSettings, AuditView
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobView
 from app.shared.policies import KNOWN_POLICIES, fitted, info_of, policy_name
-from app.shared.prompt_rows import BatchRowView, MeanInterval, RowState, mean_over
 from app.shared.step_words import fused_overruled
 from app.shared.thinking import stored_thinking
 from coft_core.decode.cost import Footprint

@@ -26,12 +26,12 @@ from app.compare.service import FROM_VANILLA, ComparisonService, comparison_csv
 from app.compare.set_words import cell_text, column_names, means_rows
 from app.compare.sets import SetComparisonService
 from app.compare.words import chain_names, summary_rows
+from app.prompts.rows import fields_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import chain_text, job_json, session_json, settings_json
 from app.shared.needs import READ, WORK
 from app.shared.operations import Json, Read, checked, command, operation
-from app.shared.prompt_rows import fields_json
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import pairs, print_table, wait_for_all
 from app.shared.thinking import thinking_sentence

@@ -20,6 +20,9 @@ from app.compare.charts import chain_divergence_figure, changed_figure, sensitiv
 from app.compare.service import ComparisonService
 from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.sets import SetComparisonService
+from app.prompts.form import PromptHandlers, PromptPart, parsed_from, prompt_part
+from app.prompts.sets import PROMPT_SET_FIELDS
+from app.prompts.words import Message, draft_message, spans_from, spans_message
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.components import chart, markup, place
@@ -39,9 +42,6 @@ from app.shared.events import (
 )
 from app.shared.markup import from_file
 from app.shared.needs import EXPORT, LOOK, READ
-from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prompt_part
-from app.shared.prompt_sets import PROMPT_SET_FIELDS
-from app.shared.prompt_words import Message, draft_message, spans_from, spans_message
 from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 from coft_core.types import Step

@@ -22,12 +22,12 @@ from app.compare.chains import (
     memory,
 )
 from app.compare.words import DASH, FIGURE, columns_table
+from app.prompts.rows import MeanInterval
+from app.prompts.words import Message
 from app.shared.format import count, day, level, plural
 from app.shared.glossary import explained_titles
 from app.shared.markup import from_file
 from app.shared.policies import parameters_line, policy_name
-from app.shared.prompt_rows import MeanInterval
-from app.shared.prompt_words import Message
 from app.shared.settings_json import one_of, whole
 from db.prompt_sets import PromptSetRecord
 

@@ -31,11 +31,11 @@ from app.compare.chains import (
     parted,
     setting_columns,
 )
+from app.prompts.rows import INTERVAL, OPEN, in_order, row_views
+from app.prompts.sets import ParsedPromptSet, rows_jsonl
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
-from app.shared.prompt_rows import INTERVAL, OPEN, in_order, row_views
-from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
 from app.shared.wiring import Services
 from coft_core.decode.cost import Footprint
 from db.batches import BatchesRepository, BatchRecord

@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from app.compare.chains import NONE, ChainSummary, ComparedRow, Comparison, PairComparison, memory
+from app.prompts.words import Message, finished_text
 from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary
 from app.shared.calibration_words import LAYOUTS as MASKS
 from app.shared.calibration_words import NAMES
@@ -29,7 +30,6 @@ from app.shared.format import (
 )
 from app.shared.markup import certificate_state, html
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
-from app.shared.prompt_words import Message, finished_text
 from app.shared.settings_json import decimal, whole
 from app.shared.step_words import certificate_words, step_card
 from app.shared.thinking import thinking_sentence

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from app.completions.requests import Asked, ChatRequest, CompletionRequest, RefusedRequestError
+from app.hosting.memory import DeviceMemory
+from app.hosting.model_host import ModelHost
+from app.hosting.rollouts import RolloutPool
 from app.shared.errors import ServiceError
-from app.shared.memory import DeviceMemory
-from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors
-from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
 from coft_core.adapters.shared import SettledText, chosen_policy, prompt_log_probabilities
 from coft_core.decode.cost import reserved_bytes

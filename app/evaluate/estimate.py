@@ -11,7 +11,7 @@ from app.evaluate.prepared import LoadedGroup, MethodPreparer
 from app.evaluate.runs import EvaluationEstimate, SuiteEstimate
 from app.evaluate.sources import SuiteItems
 from app.evaluate.work import EvaluationWork
-from app.shared.model_host import ModelHost
+from app.hosting.model_host import ModelHost
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.model.language_model import LanguageModel
 from coft_core.suites.base import Ask, Choices, Item

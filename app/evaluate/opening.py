@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from app.audit.service import AuditService
 from app.evaluate.items import ask_seed, spans_of, thinned
 from app.evaluate.runs import EvaluationMethod
+from app.hosting.model_host import ModelHost
 from app.shared.audits import StartAudit
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, prompted
 from coft_core.conformal.calibration import Calibration
 from coft_core.fingerprint import same_digests

@@ -30,13 +30,13 @@ from app.evaluate.service import EvaluationService
 from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.table_service import TableRequest, TableService, items_of
 from app.evaluate.tables import Column, Table
+from app.jobs.watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.audits import AuditSettings
 from app.shared.components import chart, hint, listing, markup
 from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_stream, shown_to
 from app.shared.glossary import explained_titles
-from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.markup import laid_out as template
 from app.shared.markup import scrolled
 from app.shared.needs import EXPORT, READ, needs

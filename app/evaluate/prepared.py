@@ -10,10 +10,10 @@ from pathlib import Path
 from app.evaluate.items import digest_of
 from app.evaluate.methods import check_method
 from app.evaluate.runs import EvaluationMethod, EvaluationRequest
+from app.hosting.model_host import ModelHost
 from app.shared.audits import AuditSettings
 from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, pinned, policy_of, prompted
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration

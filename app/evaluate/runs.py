@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from app.jobs.service import JobView
 from app.shared.audits import AuditSettings
-from app.shared.jobs import JobView
 from coft_core.suites.base import Encoding
 from db.types import JsonObject
 

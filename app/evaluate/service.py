@@ -30,10 +30,10 @@ from app.evaluate.runs import (
 )
 from app.evaluate.sources import SuiteItems, SuiteSources
 from app.evaluate.work import EvaluationRun, EvaluationWork
+from app.jobs.long_run import RunOfRows
+from app.jobs.service import JobContext, JobView
 from app.shared.errors import ServiceError
 from app.shared.format import named
-from app.shared.jobs import JobContext, JobView
-from app.shared.long_run import RunOfRows
 from app.shared.wiring import Services
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError

@@ -25,9 +25,9 @@ from app.evaluate.judging import Judges
 from app.evaluate.prepared import LoadedGroup, MethodGroup, MethodPreparer, ReadyMethod
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.sources import SuiteItems
-from app.shared.jobs import JobContext
-from app.shared.model_host import ModelHost
-from app.shared.workers import Workers
+from app.hosting.model_host import ModelHost
+from app.jobs.service import JobContext
+from app.jobs.workers import Workers
 from coft_core.conformal.calibration import Calibration
 from coft_core.model.forced import Room
 from coft_core.policies.base import Policy

@@ -9,14 +9,14 @@ from typing import Any
 import gradio as gr
 
 from app.lists.service import UserListService
+from app.prompts.form import refused_file
+from app.prompts.words import family_choices
 from app.shared.audits import FAMILY_NAMES
 from app.shared.components import listing, markup, upload
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, downloaded, or_refusal, shown, shown_to
 from app.shared.markup import laid_out
 from app.shared.needs import EXPORT, READ
-from app.shared.prompt_form import refused_file
-from app.shared.prompt_words import family_choices
 from app.shared.web import TEMPLATES, topbar
 from app.shared.wiring import Services
 

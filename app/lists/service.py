@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.hosting.limits import DiskRoom
 from app.lists.upload import ParsedUserList, parse_user_list, user_list_csv
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.limits import DiskRoom
 from app.shared.planning import detector_parts, named_list, stored_list
 from app.shared.wiring import Services
 from coft_core.fingerprint import same_digests

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.prompts.sets import RowError
 from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
 from app.shared.files import FORMULA_STARTS, RowProblem, decode, read_bytes, read_csv, to_csv, without_controls
-from app.shared.prompt_sets import RowError
 from coft_core.text.user_list import folded, term_problem
 from coft_core.types import FAMILIES, UserTerm
 

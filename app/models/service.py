@@ -10,8 +10,8 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from app.shared.limits import OfferedModels
-from app.shared.model_host import ModelHost, where_it_runs
+from app.hosting.limits import OfferedModels
+from app.hosting.model_host import ModelHost, where_it_runs
 from app.shared.wiring import Services
 from coft_core.decode.cost import weight_bytes
 from coft_core.errors import ModelLoadError

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from app.audit.operations import DecodingOptions
+from app.jobs.service import JobService, JobView
 from app.paths.runs import view_json
 from app.paths.sentences import (
     distance,
@@ -26,7 +27,6 @@ from app.shared.audits import AuditSettings
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.needs import READ, WORK
 from app.shared.operations import Json, Read, checked, command, operation, record

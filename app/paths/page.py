@@ -12,17 +12,17 @@ import gradio as gr
 from gradio.components import Component
 
 from app.audit.panel import DraftHandlers, folded_settings, message_wire, prompt_events, wire_settings
+from app.jobs.watch import JobPart, JobWatch, chosen, job_part, past_runs, wire_watched
 from app.paths.service import TABLES, PathsService
 from app.paths.types import LONGEST, MOST_PATHS, Analysis, PathsRequest, Question
 from app.paths.words import EMPTY, PLACES, beginning_html, numbers_html, opened_html, result_html, runs_list, tree_html
+from app.prompts.words import spans_from
 from app.shared.audits import AuditSettings
 from app.shared.components import hint, listing, markup
 from app.shared.errors import ServiceError
 from app.shared.events import LATEST, MULTIPLE, On, downloaded, shown, shown_to, wire
-from app.shared.job_watch import JobPart, JobWatch, chosen, job_part, past_runs, wire_watched
 from app.shared.markup import html
 from app.shared.needs import EXPORT, READ
-from app.shared.prompt_words import spans_from
 from app.shared.settings_rail import CHANGED, SettingsRail, settings_from, terms
 from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services

@@ -8,6 +8,8 @@ from pathlib import Path as FilePath
 from typing import Literal
 
 from app.audit.service import AuditService
+from app.jobs.long_run import RunOfJobs
+from app.jobs.service import JobContext
 from app.paths.questions import Reader, reader_of
 from app.paths.runs import (
     analysis_of,
@@ -22,14 +24,12 @@ from app.paths.runs import (
 )
 from app.paths.types import Analysis, OpenedPath, PathsRequest, PathsView, World, WorldPaths
 from app.paths.worlds import check_request, worlds_of
+from app.prompts.words import beginning
 from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.jobs import JobContext
-from app.shared.long_run import RunOfJobs
 from app.shared.planning import Planner, pinned, prompted
 from app.shared.project_cache import ProjectCache
-from app.shared.prompt_words import beginning
 from app.shared.wiring import Services
 from coft_core.decode.plan import Plan
 from coft_core.paths.question import decided_after

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from app.jobs.service import ENDED
 from app.paths import sentences
 from app.paths.drawing import LEAST_HEIGHT, Cell, cells_of
 from app.paths.runs import PARTED
@@ -13,7 +14,6 @@ from app.paths.sentences import called, distance, interval, parting_sentence, pe
 from app.paths.types import Analysis, OpenedPath, PathsView, WorldPaths
 from app.paths.worlds import shown_prompt
 from app.shared.format import plural, quoted
-from app.shared.jobs import ENDED
 from app.shared.markup import laid_out
 from coft_core.paths.parting import LEAST_VISITS
 from coft_core.paths.question import estimate

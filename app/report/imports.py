@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.hosting.limits import DiskRoom
 from app.report.bundle import CALIBRATION, LOGITS_FILE, MANIFEST, logits_from
 from app.report.document import branch_records
 from app.report.signing import SIGNATURES, fingerprint_of, signature_holds
@@ -17,7 +18,6 @@ from app.shared.calibrations import bins_of, fields_of
 from app.shared.errors import ServiceError
 from app.shared.files import plain_json
 from app.shared.kept_steps import computations_of, session_noise
-from app.shared.limits import DiskRoom
 from app.shared.wiring import Services
 from coft_core.errors import CoftError
 from db.audits import SessionOrigin

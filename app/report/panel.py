@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from app.prompts.form import refused_file
 from app.report.imports import BundleImports
 from app.report.service import EXPORTS, FORMAL, INSPECT, WITH_PROMPTS, ReportService
 from app.report.signing import PUBLIC_KEY_FILE, Signer
@@ -15,7 +16,6 @@ from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, s
 from app.shared.formal_reports import Statement
 from app.shared.markup import html
 from app.shared.needs import EXPORT
-from app.shared.prompt_form import refused_file
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
 

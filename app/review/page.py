@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from app.prompts.words import beginning
 from app.report.panel import place_downloads
 from app.review.assignments import AssignmentRequest, AssignmentService, due_date, workloads
 from app.review.log import VERDICTS
@@ -19,7 +20,6 @@ from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, sho
 from app.shared.glossary import explained
 from app.shared.markup import laid_out
 from app.shared.needs import EXPORT, LEAD, READ
-from app.shared.prompt_words import beginning
 from app.shared.web import topbar
 from app.shared.wiring import Services
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gradio as gr
 
+from app.prompts.words import Message
 from app.review.log import VERDICTS, VerdictRequest
 from app.review.service import VerdictService
 from app.review.words import commented_sentence, given_sentence, signed_verdict, verdicts_message
 from app.shared.components import place
 from app.shared.events import MULTIPLE, reply, shown, shown_to, told_of_failure
 from app.shared.needs import READ
-from app.shared.prompt_words import Message
 from app.shared.wiring import Services
 
 KEYS = {"fair": "C", "unfair": "U", "unclear": "X"}

@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
+from app.prompts.words import beginning
 from app.review.log import comments_of, is_closed
 from app.review.service import CurrentVerdicts, ReviewSheet
 from app.shared.events import Reply
 from app.shared.format import clock, count, day, plural
 from app.shared.markup import badge, laid_out
-from app.shared.prompt_words import beginning
 from app.shared.verdicts import StandingVerdict
 from app.shared.visitors import present_account
 from db.verdicts import AnnotationRecord, Target

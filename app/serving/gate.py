@@ -24,10 +24,10 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.hosting.limits import DiskRoom
 from app.serving.gradio_changes import SENTENCE, PageStates, is_fetching
 from app.settings import Settings
 from app.shared.errors import ServiceError, sentence_of
-from app.shared.limits import DiskRoom
 from app.shared.visitors import share_of, visitor_asking
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

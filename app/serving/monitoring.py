@@ -58,7 +58,7 @@ class Monitor:
     @classmethod
     def wired(cls, services: Services) -> Monitor:
         """Built from the program's services."""
-        from app.shared.model_host import ModelHost
+        from app.hosting.model_host import ModelHost
 
         kept = Present(services[JobsRepository], lambda: services[ModelHost].memory.budget.size)
         return cls(services.database, services[Metrics], kept)

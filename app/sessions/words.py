@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from app.prompts.words import beginning
 from app.sessions.service import BatchFold, BulkExport, FoldedPage, LibraryQuery, Run
 from app.shared.audits import SENSITIVE
 from app.shared.events import Reply
@@ -13,7 +14,6 @@ from app.shared.format import count, plural
 from app.shared.glossary import explained_titles
 from app.shared.markup import laid_out, scrolled
 from app.shared.policies import policy_about, policy_name
-from app.shared.prompt_words import beginning
 from coft_core.types import Certificate
 from db.library import BatchFoldRecord, LibraryChoicesRecord, SessionEntryRecord
 from db.projects import ProjectRecord

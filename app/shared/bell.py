@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from app.jobs.service import ACTIVE, JobService
 from app.shared.format import day, duration
-from app.shared.jobs import ACTIVE, JobService
 from app.shared.visitors import visitor_asking
 from app.shared.wiring import JobPlace, Services
 from db.jobs import JobNotice, JobsRepository

@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from app.prompts.sets import shipped_prompts
 from app.shared.errors import ServiceError
 from app.shared.project_cache import ProjectCache
-from app.shared.prompt_sets import shipped_prompts
 from app.shared.wiring import Services
 from coft_core.assets import assets_path
 from coft_core.conformal.calibration import Calibration

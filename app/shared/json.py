@@ -9,8 +9,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from app.jobs.service import JobView
 from app.shared.audits import AuditSettings, AuditView
-from app.shared.jobs import JobView
 from app.shared.thinking import thinking_json
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.step_numbers import step_numbers

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 
+from app.hosting.model_host import ModelHost
 from app.shared.audits import Computation, KeptMemory
-from app.shared.model_host import ModelHost
 from coft_core.decode.captured import path_text
 from coft_core.decode.cost import StepCost, measured
 from coft_core.decode.loop import Rollout

@@ -9,11 +9,11 @@ from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
+from app.hosting.model_host import ModelHost, label_of
 from app.settings import Settings
 from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, StartAudit
 from app.shared.decoding import OF_POLICIES, DecodingSettings
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.project_cache import ProjectCache
 from app.shared.thinking import STORED, marks_json

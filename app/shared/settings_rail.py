@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app.prompts.words import family_choices, list_choices
 from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView, SettingsFit
 from app.shared.calibration_words import (
     ALL_GROUPS,
@@ -24,7 +25,6 @@ from app.shared.events import or_refusal
 from app.shared.markup import html, laid_out
 from app.shared.planning import policy_of
 from app.shared.policies import KNOWN_POLICIES, fitted, info_of, parameters_from, parameters_text
-from app.shared.prompt_words import family_choices, list_choices
 from coft_core.conformal.groups import GroupSummary
 from coft_core.types import FAMILIES
 from db.user_lists import UserListRecord

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Annotated, Any, get_origin, get_type_hints
 
+from app.jobs.service import JobService, JobView
 from app.settings import Settings
 from app.shared.calibrations import CalibrationStore
 from app.shared.commands import Stopped, progress_bar
 from app.shared.decoding import DECODING, DecodingSettings, Setting
 from app.shared.errors import ServiceError
 from app.shared.format import duration
-from app.shared.jobs import JobService, JobView
 from app.shared.operations import Json
 from app.shared.planning import LAYOUTS, families_from_text, named_list
 from app.shared.policies import KNOWN_POLICIES

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import gradio as gr
 from gradio.components import Navbar
 
+from app.prompts.words import family_choices
 from app.shared.components import place
 from app.shared.glossary import GLOSSARY
-from app.shared.prompt_words import family_choices
 from app.shared.wiring import GROUPS, Services
 from coft_core.assets import assets_path
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import gradio as gr
 
 from app.audit.panel import DraftHandlers, folded_settings, message_wire, prompt_events, wire_settings
+from app.prompts.words import Message, spans_from
 from app.shared.audits import AuditSettings
 from app.shared.components import place
 from app.shared.events import (
@@ -26,7 +27,6 @@ from app.shared.events import (
     wire,
 )
 from app.shared.needs import EXPORT, LOOK, READ
-from app.shared.prompt_words import Message, spans_from
 from app.shared.settings_rail import (
     CHANGED,
     as_kept,

@@ -15,17 +15,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.audit.service import AuditService
+from app.hosting.model_host import ModelHost
+from app.hosting.rollouts import RolloutPool
+from app.jobs.service import FOR_MEMORY
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.exchanges import Variant
 from app.shared.files import write_text
-from app.shared.jobs import FOR_MEMORY
-from app.shared.model_host import ModelHost
 from app.shared.operations import Progress
 from app.shared.planning import Planner, pinned, prompted, vanilla
 from app.shared.policies import policy_name
 from app.shared.project_cache import InProject, ProjectCache, in_present
-from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
 from app.swap.distributions import (
     Distributions,

@@ -7,13 +7,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from app.prompts.words import Message, finished_text
 from app.shared.audits import FAMILY_NAMES, AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.exchanges import AS_TYPED, Variant
 from app.shared.format import percentage, plural, probability, quoted, shown_token
 from app.shared.markup import laid_out
 from app.shared.policies import info_of, parameters_line, policy_name
-from app.shared.prompt_words import Message, finished_text
 from app.shared.settings_json import whole
 from app.shared.step_words import shapes, spoken_state, token_marks
 from app.swap.chart import LETTERS, drawn_tokens, swap_figure

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from app.jobs.service import JobService, JobView
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.needs import LEAD, READ
 from app.shared.operations import Json, OnTerminal, Read, command, operation, record

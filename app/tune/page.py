@@ -10,14 +10,14 @@ from typing import Any
 
 import gradio as gr
 
+from app.jobs.watch import JobWatch, chosen, job_part, past_runs, run_buttons, wire_job
+from app.prompts.form import SOURCES, refused_file, samples_list
 from app.shared.audits import AuditSettings
 from app.shared.components import chart, hint, listing, markup, upload
 from app.shared.decoding import DECODING, SAMPLED
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, downloaded, or_refusal, shown_to
-from app.shared.job_watch import JobWatch, chosen, job_part, past_runs, run_buttons, wire_job
 from app.shared.needs import EXPORT, READ
-from app.shared.prompt_form import SOURCES, refused_file, samples_list
 from app.shared.settings_rail import setting_control
 from app.shared.web import topbar
 from app.shared.wiring import Services

@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from app.hosting.model_host import ModelHost
+from app.jobs.long_run import RunOfJobs
+from app.jobs.service import JobContext
+from app.jobs.workers import Workers
+from app.prompts.sets import SamplePromptSet, parse_prompt_set, sample_of
 from app.shared.audits import AuditSettings
 from app.shared.decoding import FRAMED
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.jobs import JobContext
-from app.shared.long_run import RunOfJobs
-from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, controls_of, prompted
 from app.shared.policies import FACTORIZED, policy_info
-from app.shared.prompt_sets import SamplePromptSet, parse_prompt_set, sample_of
 from app.shared.wiring import Services
-from app.shared.workers import Workers
 from app.tune.runs import (
     TunedMethod,
     TunedValues,

@@ -7,9 +7,9 @@ from itertools import cycle
 
 import plotly.graph_objects as go
 
+from app.jobs.service import ENDED
 from app.shared.charts import plain_layout
 from app.shared.format import percentage
-from app.shared.jobs import ENDED
 from app.shared.markup import html, laid_out
 from app.shared.policies import info_of, policy_name
 from app.tune.runs import TunedMethod, TunedPoint, TuningView

@@ -18,11 +18,11 @@ from app.compare.sets import SetComparisonService
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.service import EvaluationService
+from app.jobs.service import ACTIVE, CALIBRATION_JOB, JobService
 from app.report.imports import BundleImports
 from app.report.service import ReportService
 from app.report.verify.run import BundleVerifier
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import ACTIVE, CALIBRATION_JOB, JobService
 from app.shared.wiring import Services
 from bench.faults.forking import STORE, Say, Work, opened
 from coft_core.types import Span

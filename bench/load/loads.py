@@ -13,9 +13,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from app.audit.service import AuditService
 from app.bootstrap import services
+from app.hosting.model_host import ModelHost
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.model_host import ModelHost
 from app.shared.wiring import Services
 from bench.load.figures import PROMPTS, slope
 from coft_core.model.fake import byte_tokenizer

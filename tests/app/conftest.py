@@ -8,9 +8,9 @@ import pytest
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.cli import main
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.shared.audits import CalibrationRequest
-from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from tests.conftest import flat_sets_say_something, load_tiny, prompt_set_csv
 

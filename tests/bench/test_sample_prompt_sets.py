@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.shared.prompt_sets import parse_prompt_set
+from app.prompts.sets import parse_prompt_set
 from bench.demo_model.phantom.generate import seen_in_training
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.sample_prompt_sets import AUDITED_SHARES, sample_sets, setting_weights, write

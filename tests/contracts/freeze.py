@@ -16,12 +16,12 @@ from app.calibrate.service import CalibrationService
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
 from app.evaluate.service import EvaluationService
+from app.jobs.service import JobService
 from app.lists.service import UserListService
 from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from coft_core.types import Span
 from tests.conftest import prompt_set_csv

@@ -13,6 +13,8 @@ FEATURES = (
     "audit", "batch", "calibrate", "compare", "completions", "evaluate", "lists", "models", "paths", "report",
     "review", "sessions", "swap", "tune",
 )  # fmt: skip
+ROOMS = ("shared", "jobs", "prompts", "hosting")
+"""Folders that features use and that use none of them."""
 FORBIDDEN = {
     "coft_core": ("gradio", "sqlalchemy", "app", "db", "plotly", "bench", "tests"),
     "db": ("app", "gradio", "torch", "transformers", "bench", "tests"),
@@ -119,7 +121,7 @@ def test_the_statistics_stand_on_numpy_alone():
 
 def across():
     """Every import of a feature's module by another folder: the file, its folder, the feature and the module."""
-    for room in (*FEATURES, "shared"):
+    for room in (*FEATURES, *ROOMS):
         for path in modules(f"app/{room}"):
             for module in imports(path):
                 package, _, inner = module.removeprefix("app.").partition(".")
@@ -128,12 +130,12 @@ def across():
 
 
 def test_features_use_each_other_through_what_is_public_and_the_deletable_ones_not_at_all():
-    assert [found for found in across() if found[1] == "shared" or found[3] not in PUBLIC] == []
+    assert [found for found in across() if found[1] in ROOMS or found[3] not in PUBLIC] == []
     assert [found for found in across() if found[2] in DELETABLE] == []
 
 
 def test_what_wires_the_features_is_imported_by_none_of_them():
-    rooms = [path for room in (*FEATURES, "shared") for path in modules(f"app/{room}")]
+    rooms = [path for room in (*FEATURES, *ROOMS) for path in modules(f"app/{room}")]
     above = ("app.bootstrap", "app.serving")
     assert [path for path in rooms if any(is_under(found, name) for found in imports(path) for name in above)] == []
 
@@ -141,7 +143,7 @@ def test_what_wires_the_features_is_imported_by_none_of_them():
 def test_services_are_built_on_the_one_open_database():
     found = {path for path in modules("app") if any(module == "db.database.Database" for module in imports(path))}
     assert found <= {
-        ROOT / f"app/{name}.py" for name in ("serving/monitoring", "shared/jobs", "shared/limits", "shared/wiring")
+        ROOT / f"app/{name}.py" for name in ("serving/monitoring", "jobs/service", "hosting/limits", "shared/wiring")
     }
 
 

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from app.prompts.sets import PROMPT_SET_FIELDS, parse_prompt_set
 from app.settings import Settings
-from app.shared.prompt_sets import PROMPT_SET_FIELDS, parse_prompt_set
 from db.database import parse_url
 from tests.conftest import free_port
 

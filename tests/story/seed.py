@@ -18,13 +18,13 @@ from app.audit.service import AuditService, RunUntil
 from app.batch.service import BatchService
 from app.bootstrap import services as open_services
 from app.calibrate.service import CalibrationService
+from app.hosting.rollouts import RolloutPool
+from app.jobs.service import ACTIVE, JobService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import ACTIVE, JobService
 from app.shared.project_cache import ProjectCache
-from app.shared.rollouts import RolloutPool
 from app.shared.wiring import Services
 from coft_core.types import Span, Step
 from db.sessions import SessionsRepository

@@ -16,9 +16,9 @@ from app.evaluate.experiments.tables import HIGHER, LOWER, stand_in_notes
 from app.evaluate.layout import Head
 from app.evaluate.prepared import LoadedGroup, MethodPreparer, ReadyMethod
 from app.evaluate.runs import SPEED, EvaluationRequest
+from app.hosting.model_host import ModelHost
+from app.jobs.service import JobContext, JobView
 from app.shared.format import count, listed, plural
-from app.shared.jobs import JobContext, JobView
-from app.shared.model_host import ModelHost
 from coft_core.decode.cost import reserved_bytes, weight_bytes
 from coft_core.decode.plan import Plan, plan
 from coft_core.experiments.speed import (

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from app.calibrate.service import calibrated_again
+from app.hosting.model_host import ModelHost, label_of
 from app.report.bundle import CALIBRATION, LOGITS_FILE, PROMPTS_FILE, logits_from, prompts_from
 from app.report.document import BranchPart
 from app.report.verify.findings import Compared, Comparing, Skipped, Within, check, same
 from app.report.verify.loaded import Loaded, place_of
 from app.shared.audits import preview_from_json
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost, label_of
 from app.shared.planning import detector_parts, policy_of, preview_of, rendering_of
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from app.hosting.model_host import ModelHost
 from app.report.bundle import MANIFEST, PROMPTS_FILE, REPORT
 from app.report.signing import Signer, key_file, trusted_keys
 from app.report.verify import prompts, steps, structure
@@ -28,7 +29,6 @@ from app.report.verify.replay import (
     check_replay,
 )
 from app.shared.errors import ServiceError
-from app.shared.model_host import ModelHost
 from app.shared.planning import detector_of
 from app.shared.wiring import Services
 from coft_core.assets import assets_path

@@ -8,12 +8,12 @@ from app.accounts.disk import DiskService
 from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.audit.service import AuditService
+from app.hosting.limits import DiskRoom
+from app.jobs.service import JobService
 from app.lists.service import UserListService
 from app.lists.upload import ParsedUserList
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
-from app.shared.limits import DiskRoom
 from app.shared.visitors import Visitor, answering
 from coft_core.types import Example
 from db.disk import DiskRepository

@@ -17,11 +17,11 @@ from app.accounts.projects import ProjectService
 from app.accounts.service import AccountService
 from app.audit.service import AuditService
 from app.bootstrap import FEATURES
+from app.hosting.rollouts import RolloutPool
+from app.jobs.service import JobService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from app.shared.needs import EXPORT, READ
-from app.shared.rollouts import RolloutPool
 from app.shared.visitors import Visitor, answering
 from db.projects import ProjectsRepository
 from db.scope import in_project, present_project

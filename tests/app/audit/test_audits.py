@@ -8,9 +8,9 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.hosting.rollouts import RolloutPool
 from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.rollouts import RolloutPool
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model

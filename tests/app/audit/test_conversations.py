@@ -10,11 +10,11 @@ import pytest
 
 from app.audit.service import AuditService
 from app.bootstrap import services
+from app.prompts.sets import parse_prompt_set, rows_jsonl, rows_of
 from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.json import session_json
-from app.shared.prompt_sets import parse_prompt_set, rows_jsonl, rows_of
 from coft_core.model.fake import tiny_model
 from coft_core.text.turns import turns_of
 from tests.conftest import verifier

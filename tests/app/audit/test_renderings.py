@@ -10,10 +10,10 @@ import pytest
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
+from app.jobs.service import JobService
 from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import JobService
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.types import Span

@@ -9,11 +9,11 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobService
+from app.prompts.words import preview_message
 from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import JobService
-from app.shared.prompt_words import preview_message
 from coft_core.errors import SentinelError
 from coft_core.types import Span
 from tests.conftest import load_tiny

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from app.batch.service import BatchRequest, BatchService
+from app.jobs.service import JobService
+from app.prompts.sets import ParsedPromptSet
 from app.shared.audits import AuditSettings
-from app.shared.jobs import JobService
-from app.shared.prompt_sets import ParsedPromptSet
 from app.shared.wiring import Services
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0, seed=5)

@@ -9,10 +9,10 @@ from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
 from db.audits import BatchPlace

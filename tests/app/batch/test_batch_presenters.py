@@ -22,9 +22,9 @@ from app.batch.words import (
     rows_table,
     strongest_finding,
 )
+from app.prompts.rows import BatchRowView
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.prompt_rows import BatchRowView
 from db.jobs import JobStatus
 from tests.records import NOW, job_view
 

@@ -10,12 +10,12 @@ from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import OutcomeRule, impact_table, outcomes_of
 from app.batch.operations import formal_batch_report
 from app.batch.service import BatchRequest, BatchService
+from app.jobs.service import JobService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from app.shared.step_words import fused_overruled
 from app.shared.thinking import divided_text
 from coft_core.errors import CalibrationMismatch, InvalidInputError

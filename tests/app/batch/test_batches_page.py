@@ -13,9 +13,9 @@ from pypdf import PdfReader
 from app.batch.impact import OutcomeRule
 from app.batch.service import BatchRequest, BatchService
 from app.batch.words import impact_finding
+from app.jobs.service import JobService
+from app.prompts.sets import ParsedPromptSet
 from app.shared.audits import AuditSettings
-from app.shared.jobs import JobService
-from app.shared.prompt_sets import ParsedPromptSet
 from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty
 from tests.browser import hand_over

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from app.batch.impact import NUMBER, OutcomeRule, impact_table, outcomes_of, scores_of
 from app.batch.rows import MEASURES, group_totals, sorted_rows
+from app.prompts.rows import BatchRowView, mean_interval
 from app.shared.errors import ServiceError
-from app.shared.prompt_rows import BatchRowView, mean_interval
 from app.shared.thinking import divided_text
 
 ROW = BatchRowView(

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobContext, JobService
 from app.shared.audits import CalibrationView, ReadingRequest
-from app.shared.jobs import JobContext, JobService
 from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
 from tests.app.shared.test_accessibility import faulty

@@ -10,9 +10,9 @@ import pytest
 from app.bootstrap import services
 from app.calibrate.run import SAVE_SECONDS, KeptLedger
 from app.calibrate.service import CalibrationService, request_from_json
+from app.jobs.service import JobService
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from coft_core.calibrate import chains
 from coft_core.calibrate import true_tokens as scoring
 from coft_core.errors import CoftError

@@ -22,10 +22,10 @@ from app.calibrate.words import (
     result_head,
     runs_list,
 )  # fmt: skip
+from app.jobs.watch import resumable_jobs
+from app.prompts.form import marked_text, preview_rows, prompt_set, row_errors
+from app.prompts.sets import PromptPreview, RowError
 from app.shared.audits import CalibrationView, ReadingRequest
-from app.shared.job_watch import resumable_jobs
-from app.shared.prompt_form import marked_text, preview_rows, prompt_set, row_errors
-from app.shared.prompt_sets import PromptPreview, RowError
 from app.shared.wiring import Services
 from coft_core.types import FAMILIES, Span
 from tests.browser import Seeded

@@ -14,12 +14,12 @@ from app.bootstrap import services
 from app.calibrate.operations import calibration_json, drift_json
 from app.calibrate.readings import CalibrationReadings
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobService
+from app.prompts.sets import listed_samples, parse_prompt_set, shipped_prompts
 from app.settings import Settings
 from app.shared.audits import CalibrationRequest, ReadingRequest
 from app.shared.calibrations import EMBEDDED_CALIBRATION, CalibrationStore, drift_of
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
-from app.shared.prompt_sets import listed_samples, parse_prompt_set, shipped_prompts
 from app.shared.web import examples, phantom_examples
 from coft_core.assets import assets_path
 from coft_core.conformal.drift import WINDOW

@@ -7,10 +7,10 @@ import pytest
 
 import coft_core as cc
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobContext, JobService
 from app.shared.audits import CalibrationRequest
 from app.shared.commands import STOPPED
 from app.shared.errors import JobCancelled
-from app.shared.jobs import JobContext, JobService
 
 MODEL = ("--model", "tiny", "--top-p", "0.9")
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobService
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from coft_core.errors import InvalidInputError, SentinelError
 
 REFERENCE = CalibrationRequest(name="set", model="tiny")

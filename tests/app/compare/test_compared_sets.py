@@ -18,10 +18,10 @@ from app.compare.operations import set_request
 from app.compare.service import ComparisonService
 from app.compare.set_words import PAGE_ROWS, column_names, means_rows, set_message, set_query
 from app.compare.sets import SetComparisonService
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ColumnMismatch, ServiceError
-from app.shared.jobs import JobService
 from coft_core.decode.cost import Footprint
 from db.comparisons import ComparisonsRepository, MeasuredStepRecord
 from db.types import NotFoundError

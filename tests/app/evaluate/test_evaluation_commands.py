@@ -11,9 +11,9 @@ import pytest
 from app.evaluate.items import sampled
 from app.evaluate.operations import evaluation_outcomes, evaluation_request, run_evaluation
 from app.evaluate.runs import EvaluationMethod
+from app.jobs.service import JobService
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from coft_core.suites.files import DataFolder
 from coft_core.suites.phantom import PhantomQuestions
 

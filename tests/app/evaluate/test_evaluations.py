@@ -16,10 +16,10 @@ from app.evaluate.methods import methods_from
 from app.evaluate.opening import BEGUN, ItemOpener
 from app.evaluate.runs import EvaluationMethod, EvaluationRequest
 from app.evaluate.sources import HUB, SHIPPED
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from coft_core.errors import CoftError, ModelLoadError
 from coft_core.suites.base import Choices, Item, Scored, Written
 from coft_core.suites.reading import Reader

@@ -21,9 +21,9 @@ from app.evaluate.experiments.tables import Column, FiguresTable
 from app.evaluate.operations import estimate_evaluation, evaluation_request
 from app.evaluate.runs import AskedExperiment
 from app.evaluate.service import EvaluationService
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
-from app.shared.jobs import JobService
 from coft_core.experiments.averages import Part
 from coft_core.experiments.choice import Averaged
 from tests.conftest import load_tiny

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from sqlalchemy import select
 
 from app.bootstrap import services
+from app.jobs.service import JobService
 from app.settings import Settings
-from app.shared.jobs import JobService
 from coft_core.suites.reading import Reader
 from db.evaluations import calibrations, contents, items
 from tests.app.children import child

@@ -9,12 +9,12 @@ from app.audit.service import AuditService
 from app.batch.service import BatchService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobService
 from app.lists.service import UserListService
 from app.lists.upload import parse_user_list, user_list_csv
 from app.report.service import ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from app.shared.planning import families_from_text
 from app.tune.runs import TuningRequest
 from app.tune.service import TuningService

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from app.audit.service import AuditService
 from app.bootstrap import services
+from app.hosting.model_host import ModelHost
 from app.models.service import ModelShelf
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.model_host import ModelHost
 from coft_core.assets import assets_path
 from tests.conftest import load_tiny
 

@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.audit.service import AuditService
+from app.jobs.service import JobService
 from app.paths.service import PathsService
 from app.paths.types import PathsRequest, PathsView, Question
 from app.shared.audits import AuditSettings
-from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty
 from tests.story.model import PROMPT

@@ -9,6 +9,7 @@ import pytest
 
 import app.paths.service as paths_service
 from app.audit.service import AuditService
+from app.jobs.service import JobService
 from app.paths.operations import list_paths, open_path, sample_paths, sampled_paths, sampling_from_json
 from app.paths.questions import reader_of
 from app.paths.runs import analysis_of, view_json, view_of
@@ -18,7 +19,6 @@ from app.paths.types import PathsRequest, Question
 from app.paths.worlds import shown_prompt, worlds_of
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import JobCancelled, ServiceError
-from app.shared.jobs import JobService
 from coft_core.errors import CalibrationMismatch
 from coft_core.paths.question import decided_after
 from coft_core.types import Span

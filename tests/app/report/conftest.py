@@ -10,6 +10,7 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.jobs.service import JobService
 from app.report.bundle import pack
 from app.report.service import ReportService
 from app.review.log import VerdictRequest
@@ -17,7 +18,6 @@ from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import CalibrationStore
-from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from coft_core.types import Span
 from tests.conftest import flat_sets_say_something, load_tiny, prompt_set_csv, verifier

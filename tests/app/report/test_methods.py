@@ -39,7 +39,7 @@ class LengthScorer:
 @pytest.fixture
 def methods(audited, monkeypatch):
     """The bundle of a session under a method."""
-    monkeypatch.setattr("app.shared.model_host.load_scorer", lambda *_: LengthScorer())
+    monkeypatch.setattr("app.hosting.model_host.load_scorer", lambda *_: LengthScorer())
 
     def bundle(policy, parameters, **changes):
         own = tuple(parameters.items())

@@ -11,6 +11,7 @@ import pytest
 
 from app.audit.service import AuditService
 from app.bootstrap import services
+from app.prompts.rows import row_views
 from app.report.service import ReportService
 from app.report.verify.loaded import load
 from app.report.verify.structure import check_verdicts
@@ -23,7 +24,6 @@ from app.review.words import (
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.prompt_rows import row_views
 from app.shared.verdicts import LogCheck, standing, verdict_at
 from coft_core.types import Example, Span
 from db.assignments import AssignmentsRepository

@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
+from app.jobs.service import JobService
 from app.lists.service import UserListService
 from app.report.service import ReportService
 from app.report.verify.run import BundleVerifier
@@ -16,7 +17,6 @@ from app.sessions.moving import SessionMoves
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from app.shared.visitors import Visitor, answering
 from coft_core.types import Certificate
 from db.accounts import AccountsRepository

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.shared.jobs import JobService
+from app.jobs.service import JobService
 from db.database import Database
 from db.jobs import JobsRepository
 

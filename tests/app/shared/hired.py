@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any
 
+from app.hosting.model_host import ModelHost
+from app.jobs.travelling import Bench, program_digest, worker_settings
+from app.jobs.workers import WorkerLost, WorkerPool
 from app.settings import Settings
-from app.shared.model_host import ModelHost
-from app.shared.travelling import Bench, program_digest, worker_settings
 from app.shared.wiring import Services
-from app.shared.workers import WorkerLost, WorkerPool
 from tests.conftest import load_tiny
 
 

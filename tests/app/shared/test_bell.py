@@ -14,10 +14,10 @@ from playwright.sync_api import Page, expect
 from app.batch.service import BatchService
 from app.compare.chains import SetRequest
 from app.compare.sets import SetComparisonService
+from app.jobs.service import JobContext, JobService
 from app.shared.audits import AuditSettings
 from app.shared.bell import Bell
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext, JobService
 from app.shared.visitors import KEY_COOKIE, NAME_COOKIE, Visitor, answering, visitor_of
 from app.shared.wiring import Services
 from db.jobs import JobsRepository

@@ -12,7 +12,7 @@ from gradio_client.exceptions import AppError
 
 from app.bootstrap import FEATURES
 from app.calibrate.service import CalibrationService, request_from_json
-from app.shared.jobs import JobService
+from app.jobs.service import JobService
 from app.shared.wiring import Services
 from bench.reference import endpoints
 from coft_core.conformal.drift import DriftReport

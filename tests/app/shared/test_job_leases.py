@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import update
 
 from app.bootstrap import services
+from app.jobs.service import LEASE, JobContext, JobService
 from app.settings import Settings
-from app.shared.jobs import LEASE, JobContext, JobService
 from coft_core.types import Example
 from db.batches import BatchesRepository
 from db.database import Database
@@ -36,7 +36,7 @@ SERVER = """
 import sys
 from dataclasses import replace
 from threading import Event
-from app.shared import jobs
+from app.jobs import service as jobs
 from db.database import Database
 
 database = Database(sys.argv[1]).open()
@@ -222,7 +222,7 @@ def test_of_two_servers_that_resume_the_same_work_at_once_exactly_one_does(url: 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers give signs of life as often as they can."""
-    monkeypatch.setattr("app.shared.jobs.RENEWAL_SECONDS", 0.01)
+    monkeypatch.setattr("app.jobs.service.RENEWAL_SECONDS", 0.01)
 
 
 def test_with_accounts_a_server_heeds_another_one_and_renews_its_leases(at_once: None, tmp_path: Path) -> None:

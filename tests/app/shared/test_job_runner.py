@@ -16,8 +16,8 @@ from typing import Protocol
 
 import pytest
 
-from app.shared.jobs import LEASE, JobContext, JobService, whereabouts
-from app.shared.processes import JobProcess
+from app.jobs.processes import JobProcess
+from app.jobs.service import LEASE, JobContext, JobService, whereabouts
 from db.database import Database
 from db.jobs import JobsRepository
 from db.types import ConflictError, JsonObject, StoreError
@@ -230,7 +230,7 @@ def test_jobs_of_another_computer_are_left_behind_when_they_were_silent_for_long
     last, later = (timedelta(**dict(zip(("hours", "minutes", "seconds"), map(int, found), strict=True)))
                    for found in re.findall(r"(\d\d):(\d\d):(\d\d) UTC", said))  # fmt: skip
     assert (later - last) % timedelta(days=1) == LEASE
-    monkeypatch.setattr("app.shared.jobs.LEASE", -timedelta(seconds=1))
+    monkeypatch.setattr("app.jobs.service.LEASE", -timedelta(seconds=1))
     assert runner.get(job).status == "interrupted"
 
 

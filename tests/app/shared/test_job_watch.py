@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+from app.jobs.service import JobView
+from app.jobs.watch import JobWatch, job_part, run_buttons, wire_job
 from app.shared.errors import ServiceError
-from app.shared.job_watch import JobWatch, job_part, run_buttons, wire_job
-from app.shared.jobs import JobView
 from tests.records import job_view
 
 FOLLOWED, SHOWN, STATUS, SAID, TIMER, CANCEL, UNFINISHED = range(7)

@@ -13,15 +13,15 @@ from starlette.requests import HTTPConnection
 
 from app.audit.service import AuditService
 from app.bootstrap import services
+from app.hosting.limits import DiskRoom, OfferedModels
+from app.hosting.model_host import ModelHost
+from app.hosting.rollouts import RolloutPool
+from app.jobs.service import JobService
 from app.serving.gate import HOUR, UploadShares
 from app.serving.gradio_changes import share_queue
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
-from app.shared.limits import DiskRoom, OfferedModels
-from app.shared.model_host import ModelHost
-from app.shared.rollouts import RolloutPool
 from app.shared.visitors import Visitor, answering
 from coft_core.errors import ModelLoadError
 from coft_core.types import Example

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from app.hosting.memory import Turns
+from app.hosting.model_host import ModelHost
 from app.settings import Settings
-from app.shared.memory import Turns
-from app.shared.model_host import ModelHost
 from coft_core.errors import ModelLoadError
 from coft_core.model.fake import tiny_model
 from coft_core.model.loading import LoadingPhase

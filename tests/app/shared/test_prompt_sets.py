@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from app.prompts.sets import grouping_note, parse_prompt_set
 from app.shared import files as uploads
 from app.shared.errors import ServiceError
-from app.shared.prompt_sets import grouping_note, parse_prompt_set
 from coft_core.conformal.split import context_numbers
 
 

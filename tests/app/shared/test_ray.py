@@ -13,9 +13,9 @@ from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.shared.audits import AuditSettings
-from app.shared.jobs import JobService
 from tests.app.batch.small_batch import parsed
 from tests.app.evaluate.made_up import evaluations_of
 from tests.app.shared.test_shared_out_jobs import one_moment, ran, stored  # noqa: F401 - a fixture

@@ -12,11 +12,11 @@ import coft_core as cc
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.hosting.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
+from app.hosting.model_host import ModelHost
+from app.hosting.rollouts import RolloutPool
+from app.jobs.service import FOR_MEMORY, JobContext, JobService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import FOR_MEMORY, JobContext, JobService
-from app.shared.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
-from app.shared.model_host import ModelHost
-from app.shared.rollouts import RolloutPool
 from app.swap.service import SwapService
 from app.swap.types import SwapRequest
 from coft_core.errors import DeviceMemoryError
@@ -188,7 +188,7 @@ def test_after_an_error_a_rollout_is_closed_and_built_again(pool):
 
 def test_sessions_that_drive_each_other_out_of_memory_end_in_the_same_chains(settings, alone, monkeypatch):
     """Room for one session at a time: each step rebuilds the rollout from its stored tokens."""
-    monkeypatch.setattr("app.shared.memory.MEGABYTE", 1 << 10)
+    monkeypatch.setattr("app.hosting.memory.MEGABYTE", 1 << 10)
     small = settings.model_copy(update={"kv_memory_mb": 80, "database_url": settings.database_url + ".small"})
     with services(small, loader=load_tiny) as wired:
         sessions = [start(wired, prompt) for prompt in PROMPTS[:3]]
@@ -322,7 +322,7 @@ def test_memory_that_runs_out_while_rows_grow_leaves_rows_that_can_be_used_and_g
 
 def small(settings, kilobytes, monkeypatch):
     """Settings with a budget in kilobytes and a store of its own."""
-    monkeypatch.setattr("app.shared.memory.MEGABYTE", 1 << 10)
+    monkeypatch.setattr("app.hosting.memory.MEGABYTE", 1 << 10)
     return settings.model_copy(update={"kv_memory_mb": kilobytes, "database_url": f"{settings.database_url}.small"})
 
 

@@ -14,9 +14,9 @@ from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.evaluate.methods import methods_from
 from app.evaluate.runs import EvaluationRequest
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest
-from app.shared.jobs import JobService
 from coft_core.calibrate import task, true_tokens
 from tests.app.batch.small_batch import SETTINGS, parsed
 from tests.app.evaluate.made_up import evaluations_of

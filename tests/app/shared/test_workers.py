@@ -7,10 +7,10 @@ from threading import Event
 
 import pytest
 
+from app.jobs.travelling import Bench, packed, unpacked, worker_settings
+from app.jobs.workers import AHEAD, LOST_TWICE, Crew, WorkerLost
 from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
-from app.shared.travelling import Bench, packed, unpacked, worker_settings
-from app.shared.workers import AHEAD, LOST_TWICE, Crew, WorkerLost
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.text.detection import SpanDetector
 from coft_core.text.user_list import UserList, UserTerm

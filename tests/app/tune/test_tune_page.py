@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.shared.jobs import JobService
+from app.jobs.service import JobService
 from app.shared.wiring import Services
 from app.tune.runs import TuningRequest, request_from
 from tests.app.shared.test_accessibility import faulty

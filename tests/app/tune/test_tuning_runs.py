@@ -15,10 +15,10 @@ import pytest
 import app.tune.service as tuning_work
 import coft_core.tuning.sweep as sweeping
 from app.bootstrap import services
+from app.jobs.service import JobService
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
 from app.shared.wiring import Services
 from app.tune.runs import TunedValues, TuningRequest, tuning_csv, tuning_json
 from app.tune.service import TuningService

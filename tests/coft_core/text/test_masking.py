@@ -12,8 +12,8 @@ from tokenizers import normalizers, processors
 
 import coft_core as cc
 from app.audit.live import forced_token
+from app.prompts.sets import parse_prompt_set
 from app.shared.errors import ServiceError
-from app.shared.prompt_sets import parse_prompt_set
 from app.tune.sets import read_tuning_set
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError, SentinelError

@@ -11,11 +11,11 @@ from gradio.components import Component
 from gradio.events import Dependency
 from starlette.requests import Request
 
+from app.jobs.long_run import LongRun
+from app.jobs.service import ENDED, JobView
 from app.shared.components import listing, markup
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, shown, shown_to
-from app.shared.jobs import ENDED, JobView
-from app.shared.long_run import LongRun
 from app.shared.markup import html, laid_out
 from app.shared.needs import READ
 

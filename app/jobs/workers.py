@@ -17,11 +17,11 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
+from app.hosting.model_host import ModelHost
+from app.jobs.service import JobContext
+from app.jobs.travelling import packed, program_digest, unpacked
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext
-from app.shared.model_host import ModelHost
-from app.shared.travelling import packed, program_digest, unpacked
 from app.shared.wiring import Services
 from coft_core.model.forced import Room
 
@@ -249,7 +249,7 @@ Hire = Callable[[], Worker]
 
 
 def _on_ray(settings: Settings) -> AbstractContextManager[Hire]:
-    from app.shared.ray_workers import cluster
+    from app.jobs.ray_workers import cluster
 
     return cluster(settings)
 

@@ -16,10 +16,10 @@ from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import Any, Self
 
+from app.hosting.limits import DiskRoom, require_room_for_job
+from app.jobs.processes import JobProcess
 from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
-from app.shared.limits import DiskRoom, require_room_for_job
-from app.shared.processes import JobProcess
 from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
 from db.database import Database

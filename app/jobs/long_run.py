@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from app.hosting.model_host import ModelHost
+from app.jobs.service import JobContext, JobFunction, JobService, JobView, require_own, whereabouts
+from app.jobs.workers import WorkerPool
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext, JobFunction, JobService, JobView, require_own, whereabouts
-from app.shared.model_host import ModelHost
 from app.shared.wiring import Services
-from app.shared.workers import WorkerPool
 from db.jobs import JobRecord, JobStatus
 from db.types import JsonObject, NotFoundError
 
@@ -21,7 +21,7 @@ ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
 
 
 class LongRun(ABC):
-    """Long work of one kind, each of whose runs is a job; pages follow it by :class:`app.shared.job_watch.JobWatch`."""
+    """Long work of one kind, each of whose runs is a job; pages follow it by :class:`app.jobs.watch.JobWatch`."""
 
     kind: ClassVar[str]
     """Kind of its jobs."""

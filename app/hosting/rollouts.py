@@ -9,8 +9,8 @@ from weakref import WeakSet
 
 import torch
 
-from app.shared.memory import DeviceMemory, Waiting
-from app.shared.model_host import ModelHost
+from app.hosting.memory import DeviceMemory, Waiting
+from app.hosting.model_host import ModelHost
 from app.shared.visitors import present
 from app.shared.wiring import Services
 from coft_core.decode.loop import Rollout

@@ -13,9 +13,9 @@ from weakref import WeakValueDictionary
 from cachetools import Cache, LRUCache
 from transformers.utils.logging import disable_progress_bar
 
+from app.hosting.limits import OfferedModels
+from app.hosting.memory import DeviceMemory, MemoryBudget, Turns, free_unused
 from app.shared.audits import KeptMemory, ModelView
-from app.shared.limits import OfferedModels
-from app.shared.memory import DeviceMemory, MemoryBudget, Turns, free_unused
 from app.shared.wiring import Services
 from coft_core.decode.captured import path_text, prepare_model
 from coft_core.decode.plan import check_models

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from app.jobs.travelling import Bench, worker_settings
+from app.jobs.workers import WorkerLost
 from app.settings import Settings
 from app.shared.errors import ServiceError
-from app.shared.travelling import Bench, worker_settings
-from app.shared.workers import WorkerLost
 
 MISSING = (
     "COFT_RAY_ADDRESS or --workers names a cluster and Ray is not installed; run pip install -r requirements-ray.txt, "
@@ -31,7 +31,7 @@ def _ray() -> Any:
 
 
 class RayWorker:
-    """An actor on Ray; see :class:`app.shared.workers.Worker`."""
+    """An actor on Ray; see :class:`app.jobs.workers.Worker`."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor

@@ -12,14 +12,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from app.shared.audits import FAMILY_NAMES
-from app.shared.components import listing, markup, upload
-from app.shared.errors import ServiceError
-from app.shared.events import or_refusal, shown_to
-from app.shared.format import count, plural
-from app.shared.markup import html, laid_out, table
-from app.shared.needs import READ
-from app.shared.prompt_sets import (
+from app.prompts.sets import (
     PROMPT_SET_FIELDS,
     ParsedPromptSet,
     PromptPreview,
@@ -29,6 +22,13 @@ from app.shared.prompt_sets import (
     grouping_note,
     names_prompts,
 )
+from app.shared.audits import FAMILY_NAMES
+from app.shared.components import listing, markup, upload
+from app.shared.errors import ServiceError
+from app.shared.events import or_refusal, shown_to
+from app.shared.format import count, plural
+from app.shared.markup import html, laid_out, table
+from app.shared.needs import READ
 from app.shared.web import TEMPLATES
 from coft_core.types import Span
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
+from app.hosting.limits import OfferedModels
+from app.hosting.memory import MemoryBudget
+from app.hosting.model_host import ModelHost
 from app.settings import Settings
 from app.shared.errors import USER_ERRORS, ServiceError
-from app.shared.limits import OfferedModels
-from app.shared.memory import MemoryBudget
-from app.shared.model_host import ModelHost
 from app.shared.planning import detector_of
 from coft_core.fingerprint import same_digests
 from coft_core.model.forced import Room, SharedOut

@@ -1,0 +1,1 @@
+"""Prompts as pages and files give them: sets, rows, the form, and its words."""
