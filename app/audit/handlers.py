@@ -231,7 +231,7 @@ class RereadingHandlers:
         """Read the chain; why it cannot be read is shown in the panel and not as an error."""
         of_chain, asked = {"session": event.session, "branch": event.branch}, _reading(event)
         if or_refusal(lambda: self._rereads.needs_model(asked)) is True:
-            yield reply(event, {**of_chain, "kind": "waiting", "text": "The model reads this chain again …"})
+            yield reply(event, {**of_chain, "kind": "waiting", "text": "The model reads this text again …"})
         message = or_refusal(lambda: rereading_message(self._rereads.read(asked)))
         refused = {**of_chain, "kind": "refused", "text": message}
         yield reply(event, refused if isinstance(message, str) else message)

@@ -12,7 +12,7 @@ from app.shared.format import shown_token
 from coft_core.types import Certificate, Step
 from db.calibrations import CalibrationRecord
 
-COMPUTED = "The model read this chain again, because the logits of its steps are not kept."
+COMPUTED = "The model read this text again, because the logits of its steps are not kept."
 ThresholdKind = Literal["own", "other", "mismatch", "none"]
 """Whose thresholds a reading uses: the audit's own calibration, another one that was made for this lambda, the audit's
 own although it was made for another policy, or none."""
@@ -125,7 +125,7 @@ class Rereading:
     def token_sentence(self) -> str:
         """How many tokens would be others, and the first of them."""
         if not self.rows:
-            return "The chain has no token yet."
+            return "The text has no token yet."
         differing, first = self.differing, self.first
         if first is None:
             text = "The token would be the same." if len(self.rows) == 1 else "Every token would be the same."
@@ -329,7 +329,7 @@ def _renewal(rereading: Rereading) -> str:
     """What a new audit at these settings would be."""
     unchanged = "Same prompt, spans and seed."
     if rereading.first is None:
-        way = "It repeats this whole chain."
+        way = "It repeats this whole text."
     elif rereading.first.index == 0:
         way = "It departs at the first step."
     else:

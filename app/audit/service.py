@@ -410,7 +410,7 @@ def stop_sentence(until: RunUntil | None, last: Step | None, written: int, finis
         return f"Stopped at step {step}: {_reason(until, last, written)}."
     if finished is None:
         return f"Paused at step {step}."
-    return "" if until is None else f"The chain ended at step {step}: {_never(until, written)}."
+    return "" if until is None else f"The text ended at step {step}: {_never(until, written)}."
 
 
 def _reason(until: RunUntil, step: Step, written: int) -> str:

@@ -30,7 +30,7 @@ from db.chains import BranchOutline
 DECIMALS = 4
 
 FACTUAL_ALONE = (
-    "This method certifies tokens in the prompt as typed alone, the certificate of the whole chain included; nothing "
+    "This method certifies tokens in the prompt as typed alone, the certificate of the whole text included; nothing "
     "is certified of the masked reading."
 )
 
@@ -355,7 +355,7 @@ def _sequence(chain: ChainCertificate) -> Message:
         None: ("uninformative", "says nothing", chain.reason),
     }[chain.sequence_certified]
     return {
-        "t": "As one chain",
+        "t": "As one text",
         "s": state,
         "b": label,
         "says": says,

@@ -223,7 +223,7 @@ def _first(form: CalibrationForm) -> None:
         with gr.Row(elem_classes=["twin"]):
             _put(form, "max_iterations", "tolerance")
         hint("Rounds are repeated until no τ changes by more than “settled within”.")
-    _put(form, "max_new_tokens", minimum=8, maximum=512, label="Steps of a chain", visible=False)
+    _put(form, "max_new_tokens", minimum=8, maximum=512, label="Steps of a text", visible=False)
     form.boxes["length"] = put["max_new_tokens"]
     with gr.Row(elem_classes=["twin"]):
         _put(form, "alpha", maximum=0.5)

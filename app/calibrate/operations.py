@@ -144,7 +144,7 @@ def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -
         held = (
             chains.reason or f"tau {chains.tau:.3g}, averaged over {chains.applies}. {lengths_sentence(chains.lengths)}"
         )
-        print(f"Whole chains at alpha {chains.alpha:g}: {held}")
+        print(f"Whole texts at alpha {chains.alpha:g}: {held}")
     if view.effective_contexts is not None:
         print(f"Under the weights the contexts are worth {view.effective_contexts:.1f}.")
     for part in view.families:

@@ -102,7 +102,7 @@ def check_request(request: CalibrationRequest) -> None:
         ),
         (
             factual and request.record_chains,
-            "Drift is measured for both readings together; leave chains out, or calibrate both.",
+            "Drift is measured for both readings together; leave texts out, or calibrate both.",
         ),
         (weighted and request.rho != 1, "A bound rho and weights exclude each other; choose one of them."),
         (
@@ -391,7 +391,7 @@ def _message(phase: str, done: int, total: int) -> str:
         "reference": "references",
         "rollout": f"round {number} of rollouts" if number else "rollouts",
         "verification": "prompts kept apart",
-        "chains": "chains of the calibrated policy",
+        "chains": "texts of the calibrated policy",
     }.get(name, name)
     return f"{words}, {done} of {total} prompts"
 

@@ -320,7 +320,7 @@ def smallest_alpha(view: CalibrationView) -> Markup:
     rows = [
         ("in some bin of steps", smallest.contexts, smallest.overall),
         ("in every bin that has data", smallest.contexts, smallest.everywhere),
-        *([] if view.sequence is None else [("for whole chains", view.sequence.contexts, smallest.sequence)]),
+        *([] if view.sequence is None else [("for whole texts", view.sequence.contexts, smallest.sequence)]),
         *((steps_named(item.label), item.contexts, item.smallest_alpha) for item in smallest.bins),
     ]
     return laid_out("calibrate/smallest.html", says=smallest_sentence(smallest), rows=rows)
@@ -368,10 +368,10 @@ def _not_certified(view: CalibrationView) -> list[Markup]:
             sentences.append(_not(steps_named(_named(steps)), f"{reason[0].upper()}{reason[1:]}."))
     chains = view.sequence
     if view.families:
-        sentences.append(_not("whole chains", "With one mask for each family, only single steps are certified."))
+        sentences.append(_not("whole texts", "With one mask for each family, only single steps are certified."))
     elif chains is not None and chains.state != "calibrated":
         law = f" {lengths_sentence(chains.lengths)}" if chains.lengths.known else ""
-        sentences.append(_not("whole chains", f"{chains.reason}{law}"))
+        sentences.append(_not("whole texts", f"{chains.reason}{law}"))
     sentences.append(
         _not("that a text is fair", "And another model or other settings each need a calibration of their own.")
     )

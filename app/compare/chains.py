@@ -127,7 +127,7 @@ class PairComparison:
     def sentence(self) -> str:
         """The comparison in words."""
         if self.first_divergence is None:
-            return f"Both chains have the same {self.counts['same']} tokens."
+            return f"Both texts have the same {self.counts['same']} tokens."
         parts = [f"They differ from token {self.first_divergence + 1} on"]
         parts += [f"{number} {word}" for number, word in self.changes]
         return f"{'; '.join(parts)}; {self.counts['same']} tokens are shared."
@@ -373,7 +373,7 @@ MEANS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("mean_kl_factual", "From vanilla, KL in nats", lambda v: f"{v:.3f}"),
     ("mean_log_ratio", "Mean sensitivity, size only", lambda v: f"{v:.3f}"),
     ("certified_share", "Certified share", lambda v: f"{100 * v:.1f} %"),
-    ("fallbacks", "Fallback steps a chain", lambda v: f"{v:.2f}"),
+    ("fallbacks", "Fallback steps a text", lambda v: f"{v:.2f}"),
     ("seconds_per_token", "Time per token, ms", lambda v: f"{1000 * v:.1f}"),
     ("key_value_bytes", "Keys and values, computed", lambda v: memory(round(v))),
 )
@@ -557,4 +557,4 @@ def _notes(views: Sequence[AuditView], pairs: Sequence[PairComparison]) -> Itera
     if any(pair.by_text for pair in pairs):
         yield "The models have different vocabularies, so that tokens are compared by their text."
     if any(view.finished is None for view in views):
-        yield "A chain is not finished; what comes after its last token is not compared."
+        yield "A text is not finished; what comes after its last token is not compared."

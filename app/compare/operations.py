@@ -223,7 +223,7 @@ def audit_under_policies(wired: Services, *, asked: AuditOptions, options: Decod
         audited: Audited = auditing.audit.call(wired, asked=asked, options=options)
         return audited
     if asked.until is not None:
-        raise ServiceError("--until stops one chain; give one policy with it, or leave it out.")
+        raise ServiceError("--until stops one text; give one policy with it, or leave it out.")
     ids = wired[ComparisonService].run_columns(asked.request(columns[0]), columns)
     for _ in wired[ComparisonService].advance(ids):
         pass

@@ -111,13 +111,13 @@ class ComparisonService:
     def compare(self, session_ids: Sequence[int], branch_ids: Sequence[int | None] = ()) -> Comparison:
         """Compare the chains of sessions, the others with the first; needs no model."""
         if not 2 <= len(session_ids) <= MOST_CHAINS:
-            raise ServiceError(f"{len(session_ids)} chains cannot be compared; choose 2 to {MOST_CHAINS}.")
+            raise ServiceError(f"{len(session_ids)} texts cannot be compared; choose 2 to {MOST_CHAINS}.")
         if branch_ids and len(branch_ids) != len(session_ids):
             raise ServiceError("Each session needs a branch or None; give as many branches as sessions.")
         wanted = zip(session_ids, branch_ids or (None,) * len(session_ids), strict=True)
         views = [self._audits.view(session_id, branch_id) for session_id, branch_id in wanted]
         if len({view.branch_id for view in views}) < len(views):
-            raise ServiceError("The same chain is chosen twice; choose another one to compare it with.")
+            raise ServiceError("The same text is chosen twice; choose another one to compare it with.")
         records = [self._sessions.get(view.session_id) for view in views]
         return compared(views, records, [self._measured.branch_steps(view.branch_id) for view in views])
 

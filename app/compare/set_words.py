@@ -134,7 +134,7 @@ def means_table(columns: Sequence[SetColumn], names: Sequence[str]) -> Markup:
 CELLS: tuple[tuple[str, str, str, Callable[[SetCell], str]], ...] = (
     ("Parts at", "parted_at", "First token that differs from column 1",
      lambda cell: cell_text(cell.parted, cell.parted_at)),
-    ("From vanilla", "mean_tv_factual", "Total variation from vanilla, mean over the chain",
+    ("From vanilla", "mean_tv_factual", "Total variation from vanilla, mean over the text",
      lambda cell: _decimal(cell.mean_tv_factual, 3)),
     ("Sensitivity", "mean_log_ratio", "Mean size of the log-ratio", lambda cell: _decimal(cell.mean_log_ratio, 2)),
     ("Fallbacks", "fallbacks", "Steps at which no token was certified",
@@ -148,7 +148,7 @@ EXPLAINED = explained_titles(title for title, *_ in CELLS)
 def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) -> Markup:
     """The prompts with each column's numbers; the first column parts from nothing."""
     shown = [CELLS[1:] if place == 0 else CELLS for place in range(len(names))]
-    heads = [("Line", "line", 0, "Line in the file", ""), ("Prompt", "prompt", 0, "The prompt; opens its chains", "t")]
+    heads = [("Line", "line", 0, "Line in the file", ""), ("Prompt", "prompt", 0, "The prompt; opens its texts", "t")]
     heads += [
         (title, order, place, f"{names[place]}: {about}", "n" if number else "n first")
         for place, column in enumerate(shown)

@@ -103,7 +103,7 @@ class CompletionRequest(Asked):
     @classmethod
     def _no_choice(cls, value: int | None) -> int | None:
         if value not in (None, 1):
-            raise ValueError("each chain is returned as it was drawn; leave best_of out")
+            raise ValueError("each text is returned as it was drawn; leave best_of out")
         return value
 
     @property

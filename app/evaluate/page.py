@@ -466,7 +466,7 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
             seeds = gr.Slider(1, 5, 3, step=1, label="Seeds", buttons=[])
             with gr.Column(min_width=0) as own_calibration:
                 share = gr.Slider(0.1, 0.3, 0.15, step=0.01, label="Share of items to calibrate on", buttons=[])
-                steps = gr.Slider(8, 512, 64, step=1, label="Steps of a calibration's chains", buttons=[])
+                steps = gr.Slider(8, 512, 64, step=1, label="Steps of a calibration's texts", buttons=[])
                 temperature = gr.Number(USUAL.temperature, label="Temperature of all methods", minimum=0.01)
                 top_p = gr.Number(USUAL.top_p, label="Nucleus mass of all methods (1 is off)", minimum=0.01, maximum=1)
                 top_k = gr.Number(USUAL.top_k, label="Top-k of all methods (0 is off)", precision=0, minimum=0)

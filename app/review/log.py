@@ -63,7 +63,7 @@ def target_of(sessions: SessionsRepository, request: VerdictRequest) -> Target:
     length = len(sessions.chain(branch.id))
     if not 0 <= first <= last < length:
         raise ServiceError(
-            f"Steps {first + 1} to {last + 1} are not in the chain of branch {branch.path}, which has {length} "
+            f"Steps {first + 1} to {last + 1} are not in the text of branch {branch.path}, which has {length} "
             "steps; choose a first step that is not after the last."
         )
     owner = owner_of(branches, branch, last)

@@ -166,7 +166,7 @@ def _check(sheet: ReviewSheet) -> Markup:
     if check.whole and not check.entries:
         return Markup("")
     entries = "1 entry" if check.entries == 1 else f"{count(check.entries)} entries"
-    says = f"The chain of {entries} holds." if check.whole else f"The chain breaks. {check.sentence}"
+    says = f"The log of {entries} holds." if check.whole else f"The log breaks. {check.sentence}"
     return Markup(badge("calibrated" if check.whole else "uninformative", says))
 
 

@@ -364,7 +364,7 @@ class CalibrationRequest(DecodingSettings):
         4, "Rounds at most", help="rounds of rollouts at most", option=typer.Option("--rounds"), **slider(2, 12, 1)
     )
     record_chains: bool = setting(
-        False, "Record chains, to notice drift later",
+        False, "Record texts, to notice drift later",
         help="also record what the policy writes, so that drift can be measured", control="Checkbox",
     )  # fmt: skip
     rho: float = setting(1.0, help="bound on how much likelier a prompt can be in use")

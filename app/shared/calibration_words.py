@@ -64,7 +64,7 @@ def lengths_sentence(lengths: ChainLengths) -> str:
         parts.append(
             f"{lengths.cut} are cut short before it and {'count as missed' if lengths.ended else 'are left out'}"
         )
-    said = f"Of its chains, {listed(parts)}"
+    said = f"Of its texts, {listed(parts)}"
     if not lengths.reached + lengths.ended:
         return f"{said}."
     from_on = f"{lengths.shortest} to " if lengths.longest > lengths.shortest else ""

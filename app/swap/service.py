@@ -306,7 +306,7 @@ def _check(request: SwapRequest) -> None:
 def _prefix(chain: SwapChain, variant: Variant, answer_step: int) -> list[int]:
     if len(chain.steps) <= answer_step:
         raise ServiceError(
-            f"The chain of “{variant.label}” ends after {len(chain.steps)} tokens, before the one that is compared "
+            f"The text of “{variant.label}” ends after {len(chain.steps)} tokens, before the one that is compared "
             f"({answer_step + 1}); compare an earlier one."
         )
     return [step.token_id for step in chain.steps[:answer_step]]

@@ -81,11 +81,11 @@ def swap_notes(request: SwapRequest, outcomes: Sequence[SwapOutcome]) -> list[st
     ]
     if any(len(texts) > 1 for texts in beginnings):
         notes.append(
-            f"Token {request.answer_step + 1} follows what each chain wrote before it, which is not the same in all "
+            f"Token {request.answer_step + 1} follows what each text wrote before it, which is not the same in all "
             "variants; part of the distance comes from there."
         )
     if settings.policy == "vanilla":
-        notes.append("The policy is vanilla decoding itself, so that both chains of a variant are the same.")
+        notes.append("The policy is vanilla decoding itself, so that both texts of a variant are the same.")
     return notes
 
 

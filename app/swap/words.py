@@ -79,7 +79,7 @@ def swap_request(
         targets=tuple(span.start for span, name in named(targets.spans) if name not in left),
         roles=tuple((pronouns[name].start, str(role)) for name, role in roles.items() if name in pronouns),
         include_original=bool(given["original"]),
-        max_new_tokens=_from_one(given, "length", "length of the chains"),
+        max_new_tokens=_from_one(given, "length", "length of the texts"),
         answer_step=_from_one(given, "answer", "compared token") - 1,
     )
 

@@ -183,7 +183,7 @@ def _certified(usual: AuditSettings) -> list[Any]:
     source = gr.Radio(
         SOURCES, value="reference", label="Contexts come from", elem_classes=["stacked"], elem_id="source"
     )
-    steps = gr.Slider(8, 512, usual.max_new_tokens, step=1, label="Steps of a chain", visible=False, buttons=[])
+    steps = gr.Slider(8, 512, usual.max_new_tokens, step=1, label="Steps of a text", visible=False, buttons=[])
     source.change(lambda chosen: gr.Slider(visible=chosen == "rollout"), source, steps, **EVENT)
     return [on, source, steps]
 

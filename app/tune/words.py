@@ -28,7 +28,7 @@ def calibrated_sentence(view: TuningView) -> str:
     return (
         f"COFT calibrated at every lambda on rollouts, what it writes itself on the prompts of {view.calibrated_on} "
         f"in up to {view.settings.max_new_tokens} steps at alpha {view.settings.alpha:g}; other levels are read "
-        f"off the same chains{rest}"
+        f"off the same texts{rest}"
     )
 
 

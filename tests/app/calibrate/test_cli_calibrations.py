@@ -94,7 +94,7 @@ def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(comm
     made = ("calibrate", "--prompts", prompts, "--columns", "prompt=text", *MODEL, "--by-group")
     code, text, _ = command(*made, "--record-chains", "--rollout-steps", 5, "--out", out)
     assert code == 0
-    for part in ("All steps", "smallest alpha is", "Whole chains at alpha 0.1:", "group: The group 'a'"):
+    for part in ("All steps", "smallest alpha is", "Whole texts at alpha 0.1:", "group: The group 'a'"):
         assert part in text
     code, text, _ = command(*made, "--mask", "factorized", "--json")
     second = json.loads(text)["calibration_id"]
@@ -109,7 +109,7 @@ def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(comm
     assert (shown["alpha"], shown["group"], shown["calibration_id"]) == (0.2, "b", first)
     assert shown["drift"]["status"] == "unknown"
     embedded = command("calibrations", "show", 1, "--alpha", 0.3)[1]
-    assert "Whole chains at alpha 0.3: tau" in embedded
+    assert "Whole texts at alpha 0.3: tau" in embedded
     assert "reach the horizon" in embedded
     assert shown["sequence"]["alpha"] == 0.2
     text = command("calibrations", "show", first, "--rho", 2)[1]

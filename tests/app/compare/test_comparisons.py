@@ -292,7 +292,7 @@ def test_a_command_that_cannot_compare_says_so_in_one_sentence(command):
         (("compare", "x", "2"), "'x' is no session"),
         (("compare", "1"), "choose 2 to 8"),
         ((*audit, "--policy", "guess"), "There is no policy 'guess'; choose one of 'coft', 'vanilla'"),
-        ((*audit, "--policy", "coft,vanilla", "--until", "steps:1"), "--until stops one chain"),
+        ((*audit, "--policy", "coft,vanilla", "--until", "steps:1"), "--until stops one text"),
     ):
         code, _, error = command(*arguments)
         assert code == 1

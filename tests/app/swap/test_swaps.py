@@ -149,7 +149,7 @@ def test_a_later_token_follows_each_variants_own_chain(wired, compared):
         expected.append(next_token((*ids_of(outcome.variant.prompt), *before)).softmax(-1))
     assert result.answer_step == 2
     assert result.gaps[0].distances["factual"] == pytest.approx(distance(*expected), abs=1e-6)
-    assert any("Token 3 follows what each chain wrote before it" in note for note in result.notes)
+    assert any("Token 3 follows what each text wrote before it" in note for note in result.notes)
 
 
 def test_progress_names_the_variants_in_turn_and_what_it_raises_ends_the_comparison(wired):
