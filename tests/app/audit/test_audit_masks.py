@@ -179,11 +179,11 @@ def test_a_group_that_cannot_be_used_is_refused_with_a_reason(wired, request, nu
 @pytest.mark.parametrize(
     "made",
     [
-        {}, {"lam": 0.3, "temperature": 0.7, "top_k": 5}, {"mask_layout": "factorized"},
+        {"lam": 0.3, "temperature": 0.7, "top_k": 5}, {"mask_layout": "factorized"},
         {"mask_mode": "soft", "mask_hint": "a; keeps [1]", "whitelist": ("nurse", "he said")},
         {"masked_families": ("religion",)},
     ],
-    ids=["usual", "strength", "factorized", "soft", "single"],
+    ids=["strength", "factorized", "soft", "single"],
 )  # fmt: skip
 def test_taking_over_a_calibrations_settings_leaves_no_difference(wired, tmp_path, made):
     number = calibrated(wired, tmp_path, **made)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.audit.handlers import frames
+from app.audit.operations import reread_audit
 from app.audit.rereading import Rereading, RereadRow, RereadThresholds, rereading_message
 from app.audit.service import AuditService
 from app.audit.words import (
@@ -93,6 +94,16 @@ def test_marks_and_rows_name_what_differs_and_nothing_else(found):
     assert re.findall(r"\d+|“.*?”", message["token"])[:5] == ["3", "38", "4", "“his”", "“her”"]
     assert message["reach"]
     assert {"3", "4"} <= set(re.findall(r"\d+", message["renewal"]))
+
+
+def test_a_printed_rereading_has_its_notes_and_what_differs(found, capsys):
+    reread_audit.text(replace(found, thresholds=replace(found.thresholds, notes=("few contexts",))))
+    told = capsys.readouterr().out.splitlines()
+    assert "Note: few contexts" in told
+    changed = [
+        line.split()[:3] for line in told if line.split()[2:3] and line.split()[2] in ("·her", "·nobody", "·them")
+    ]
+    assert [step for step, *_ in changed] == ["4", "8", "15"]
 
 
 STEPS = [make_step(index, f" t{index}") for index in range(7)]
