@@ -11,7 +11,7 @@ import coft_core as cc
 from coft_core.model import compiled
 from coft_core.model.attention import Part, forward
 from coft_core.model.branches import BranchBatch, BranchSpec, joint_logits
-from coft_core.model.compiled import EAGER_STEPS, NOT_PREPARED, GraphSteps, path_of, prepare, step_logits
+from coft_core.model.compiled import EAGER_STEPS, NOT_PREPARED, GraphSteps, TracedSteps, path_of, prepare, step_logits
 from coft_core.model.fake import scripted_model, tiny_model
 from coft_core.model.group import BranchGroup
 from coft_core.model.memory_fit import fit_of
@@ -45,7 +45,9 @@ def test_a_traced_model_says_so_and_one_that_was_not_prepared_says_that(traced):
     assert path_of(tiny_model()).text.startswith("eager: ")
 
 
-def test_traced_logits_are_those_of_plain_recomputation_at_any_length_and_number_of_rows(traced):
+def test_traced_logits_are_those_of_plain_recomputation_at_any_length_and_number_of_rows(traced, monkeypatch):
+    taken, plain_logits = [], TracedSteps.logits
+    monkeypatch.setattr(TracedSteps, "logits", lambda *own: taken.append(own) or plain_logits(*own))
     for rows in ((1,), (1, 1), (5,), (9, 9), (4, 11, 7)):
         prompts = [tuple(range(10, 10 + length)) for length in rows]
         group = BranchGroup({"base": traced}, [BranchSpec(str(i), prompt) for i, prompt in enumerate(prompts)])
@@ -60,6 +62,7 @@ def test_traced_logits_are_those_of_plain_recomputation_at_any_length_and_number
                 for prompt, logits in zip(prompts, found, strict=True):
                     plain = traced.module(input_ids=torch.tensor([prompt + written]), use_cache=False).logits[0, -1]
                     torch.testing.assert_close(logits, plain, **NEAR)
+    assert len(taken) >= 3 * 70
 
 
 def test_what_a_trace_is_made_of_goes_with_its_model(traced):  # the first one enters what all traces share
