@@ -130,6 +130,10 @@ def test_sampling_stops_at_the_pair_that_decides_and_keeps_no_path_beyond(sample
     (comparison,) = analysis_of(view).comparisons
     assert comparison.decided_after is None
     assert decided_text(view, comparison).startswith("not decided after 8 ")
+    unscored = sampled(replace(REQUEST, question=Question("zebra", "yak"), paths=4))
+    assert [item.outcomes for item in unscored.worlds] == [(None,) * 4] * 2
+    (sentence,) = result_sentences(analysis_of(unscored))
+    assert "no path of one of them is scored" in sentence
 
 
 def test_a_cancelled_run_keeps_the_paths_that_were_drawn(wired, monkeypatch):
