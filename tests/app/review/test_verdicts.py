@@ -218,7 +218,7 @@ def test_a_verdict_that_points_nowhere_or_says_nothing_known_is_refused(verdicts
     for call, sentence in (
         (lambda: give(" ", "fair"), "no name"), (lambda: give("A", "great"), "no verdict 'great'"),
         (lambda: give("A", "fair", 6), "has 6 steps"), (lambda: give("A", "fair", 3, 2), "not after the last"),
-        (lambda: give("A", "fair", -1), "not in the chain"),
+        (lambda: give("A", "fair", -1), "not in the text"),
         (lambda: give("A", "fair", note="x" * 20_001), "at most 20,000"),
         (lambda: give("A", "fair", 0, branch=999), "does not belong"),
         (lambda: verdicts.add(VerdictRequest(session[0], "A", "fair", None, 1)), "needs the branch"),

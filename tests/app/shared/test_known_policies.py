@@ -112,7 +112,7 @@ def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path):
     prompts = wired[CalibrationService].parse(path)
     for change, named in (
         ({"mask_layout": "factorized"}, "joint mask"), ({"source": "rollout"}, "references"),
-        ({"record_chains": True}, "chains"), ({"certified_in": "masked"}, "readings"),
+        ({"record_chains": True}, "Drift"), ({"certified_in": "masked"}, "readings"),
     ):  # fmt: skip
         asked = replace(CalibrationRequest(name="x", model="tiny", certified_in="factual"), **change)
         with pytest.raises(ServiceError, match=named):

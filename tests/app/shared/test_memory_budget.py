@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
+from app.hosting import memory as memory_budget
 from app.hosting.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
-from app.shared import memory as memory_budget
 from coft_core.errors import DeviceMemoryError
 
 SECONDS = 120
