@@ -41,39 +41,40 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     handlers = AuditHandlers(services)
     topbar(services, "")
     with gr.Row(elem_classes=["audit"], elem_id="main"):
-        with gr.Column(elem_classes=["work"], min_width=0):
-            gr.HTML(
-                f'<div class="opening"><h1 class="big">{QUESTION}</h1><p class="sub">{ANSWER}</p></div>',
-                apply_default_css=False,
-                elem_classes=["coft"],
-            )
-            editor = span_editor(TELLING)
-            place("audit/transcript.html", "coft.session.place(element)", "transcript")
-            # A component without content, because Gradio renders a component's whole template with each message.
-            stage = gr.HTML(
-                html_template="<span></span>",
-                js_on_load=f"coft.session.mount(trigger, props, watch, {list(SESSION_EVENTS)})",
-                apply_default_css=False,
-                elem_id="transcript-wire",
-                elem_classes=["wire"],
-            )
-            finding = place(
-                "audit/finding.html", "coft.finding.mount(element, trigger, props, watch, ['find'])", "finding"
-            )
-            _branches(services)
-            _rereading(services)
-            place("audit/pictures.html", "coft.pictures.mount(element)", "pictures")
-            spans = place(
-                "audit/contributions.html",
-                "coft.spans.mount(element, trigger, props, watch, ['contribute'])",
-                "contributions",
-            )
-        with gr.Column(elem_classes=["inspect"], min_width=0):
-            place("audit/inspector.html", "coft.inspector.mount(element)", "inspector")
-            place("audit/facts.html", "coft.inspector.facts(element)", "facts")
-            for feature in services.features:
-                if feature.on_audit:
-                    feature.place_panel(services)
+        with gr.Row(elem_classes=["panes"]):
+            with gr.Column(elem_classes=["work"], min_width=0):
+                gr.HTML(
+                    f'<div class="opening"><h1 class="big">{QUESTION}</h1><p class="sub">{ANSWER}</p></div>',
+                    apply_default_css=False,
+                    elem_classes=["coft"],
+                )
+                editor = span_editor(TELLING)
+                place("audit/transcript.html", "coft.session.place(element)", "transcript")
+                # A component without content, because Gradio renders a component's whole template with each message.
+                stage = gr.HTML(
+                    html_template="<span></span>",
+                    js_on_load=f"coft.session.mount(trigger, props, watch, {list(SESSION_EVENTS)})",
+                    apply_default_css=False,
+                    elem_id="transcript-wire",
+                    elem_classes=["wire"],
+                )
+                finding = place(
+                    "audit/finding.html", "coft.finding.mount(element, trigger, props, watch, ['find'])", "finding"
+                )
+                _branches(services)
+                _rereading(services)
+                place("audit/pictures.html", "coft.pictures.mount(element)", "pictures")
+                spans = place(
+                    "audit/contributions.html",
+                    "coft.spans.mount(element, trigger, props, watch, ['contribute'])",
+                    "contributions",
+                )
+            with gr.Column(elem_classes=["inspect"], min_width=0):
+                place("audit/inspector.html", "coft.inspector.mount(element)", "inspector")
+                place("audit/facts.html", "coft.inspector.facts(element)", "facts")
+                for feature in services.features:
+                    if feature.on_audit:
+                        feature.place_panel(services)
         gr.HTML(
             html_template='<div class="summaryline flow wide"></div>',
             js_on_load="coft.frame.line(element)",
