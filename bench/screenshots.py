@@ -124,6 +124,7 @@ def scenes(story: Story) -> tuple[Scene, ...]:
             "words",
             f"/?{audit}&tab=words",
             (".strip .tok[data-i='6']", "#inspector .where", ".js-plotly-plot .main-svg"),
+            lambda page: page.locator(".charted > summary").click(),
         ),
         Scene("calibrate", f"/calibrate?run={story.calibration}", ("#result h2",)),
         Scene("compare", f"/compare?{compared}", ("#cmp-summary tbody tr", ".lanetext")),
