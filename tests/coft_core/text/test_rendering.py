@@ -19,6 +19,7 @@ from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import default_detector
 from coft_core.text.masking import mask_prompt
+from coft_core.text.placing import LOST, NOWHERE, copies_of
 from coft_core.text.rendering import (
     Copy,
     Rendering,
@@ -321,3 +322,18 @@ def test_dates_of_templates_are_days_and_templates_that_refuse_a_message_are_tol
     tokenizer = byte_tokenizer(DATED)
     assert render(tokenizer, "he", day(MONDAY)) == "02 Mar 2026[he]"
     assert read_text(tokenizer, "he", Rendering(True, day(TUESDAY))) == ("03 Mar 2026[he]", (Copy(12, 14),))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "copies"),
+    [
+        ([(0, 3), (3, 6)], (0, 0)),
+        ([(0, 3), (3, 6), NOWHERE, (0, 3), (3, 6)], (0, 0, 0, 1, 1)),
+        # A text of one token starts over only behind tokens of the template.
+        ([(0, 3), NOWHERE, (0, 3)], (0, 0, 1)),
+        ([(0, 3), (0, 3)], (0, 0)),
+        ([(0, 3), LOST, (0, 3)], (0, 0, 0)),
+    ],
+)
+def test_a_text_that_a_template_prints_again_is_another_copy(offsets, copies):
+    assert copies_of(offsets) == copies
