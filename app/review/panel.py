@@ -18,7 +18,7 @@ SCOPES = (("steps", "this token"), ("branch", "this branch"), ("session", "whole
 
 
 def asked_by(event: gr.EventData, verdict: str | None, tag: str = "") -> VerdictRequest:
-    """What a page says of a target."""
+    """The request of an event: its target, reviewer, verdict and note."""
     return VerdictRequest(
         int(event.session), str(event.reviewer), verdict, event.branch, event.first, event.last, str(event.note), tag
     )

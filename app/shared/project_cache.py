@@ -34,7 +34,7 @@ class ProjectCache(LRUCache[Key, Value]):
         self._looking, self._making = Lock(), Lock()
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of a key, made where it is not there; one that there is no room for is not kept."""
+        """The kept value of a key, or a new one; a value that is too large for the cache is not kept."""
         if (known := self._known(key)) is not None:
             return known
         # Two that make the same at once would only wait for each other.
