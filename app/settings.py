@@ -95,6 +95,8 @@ class Settings(BaseSettings):
         ray_workers: ``COFT_RAY_WORKERS``: workers of one job.
         ray_threads: ``COFT_RAY_THREADS``: threads with which each computes, which are processors that it takes.
         ray_gpus: ``COFT_RAY_GPUS``: GPUs that each takes; a part of one is allowed.
+        neutral_words: ``COFT_NEUTRAL_WORDS``: CSV file with the neutral words that marked words are compared with;
+            empty takes those that come with the program.
         thinking_marks: ``COFT_THINKING_MARKS``: what models write before and behind their thinking, such as
             ``<think> </think>``, several separated by commas; looked for before those of published models.
     """
@@ -153,6 +155,7 @@ class Settings(BaseSettings):
     signing_key: str = ""
     mcp: bool = False
     completions: str = ""
+    neutral_words: str = ""
     thinking_marks: str = ""
     ray_address: str = ""
     ray_workers: int = Field(default=2, ge=1)

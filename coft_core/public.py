@@ -13,6 +13,8 @@ from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
 from coft_core.conformal.quantile import conformal_threshold
 from coft_core.conformal.shift import DensityRatio, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers
+from coft_core.controls.measure import controls_of
+from coft_core.controls.result import Controls, FamilyControls
 from coft_core.decode.contributions import LeaveOneOut, SpanContribution, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead
 from coft_core.decode.loop import Rollout, generate, score
@@ -55,11 +57,13 @@ __all__ = [
     "ChainCertificate",
     "CoftError",
     "CoftPolicy",
+    "Controls",
     "DensityRatio",
     "Diagnostics",
     "DriftReport",
     "Example",
     "FactorizedCoftPolicy",
+    "FamilyControls",
     "FamilyStep",
     "Fingerprint",
     "LanguageModel",
@@ -89,6 +93,7 @@ __all__ = [
     "certify_chain",
     "conformal_threshold",
     "context_numbers",
+    "controls_of",
     "detect_spans",
     "drift_report",
     "estimate_density_ratio",

@@ -17,6 +17,7 @@ from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.part import Certifiable, Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
+from coft_core.controls.result import NEUTRAL
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.base import Parameter
 from coft_core.types import Span, Step
@@ -204,6 +205,11 @@ class AuditSettings(DecodingSettings):
         control="Checkbox", calibrated=False,
     )  # fmt: skip
     proceed_uncertified: bool = setting(False, help="use a calibration of another policy")
+    controls: int = setting(
+        NEUTRAL, "Comparable words", help="neutral words that each marked word is compared with; 0 compares with none",
+        fold="length", calibrated=False, **slider(0, 99, 1),
+        hint="Each effect is compared with what so many neutral words do in the same place; 0 compares with none.",
+    )  # fmt: skip
     group: str | None = setting(None, help="group whose own thresholds are used (default: all contexts together)")
     parameters: tuple[tuple[str, ParameterValue], ...] = setting(())
 

@@ -22,7 +22,8 @@ FORBIDDEN = {
 }
 CORE_LEVELS = (
     ("types", "errors", "assets", "fingerprint", "stored_logits"), ("text", "model", "conformal", "scorers"),
-    ("policies",), ("decode",), ("calibrate", "tuning", "suites", "paths"), ("experiments", "adapters"),
+    ("policies",), ("decode",), ("controls",), ("calibrate", "tuning", "suites", "paths"),
+    ("experiments", "adapters"),
 )  # fmt: skip
 PUBLIC = ("service", "operations", "panel")
 """Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""

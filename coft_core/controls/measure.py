@@ -1,0 +1,175 @@
+"""The effects of marked words and of their controls, step by step, along a text that is held fixed.
+
+The effect of a word at a step is the total variation between the next-token distributions with the word shown and with
+it masked, after the same tokens; beside it is kept by how much the word changes the log-probability of the token that
+was written. All rows are teacher-forced in batched forwards that share what comes before the word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from coft_core.controls.placebos import FamilyPlacebos, Pair, Placebo, placebos_of
+from coft_core.controls.result import NEUTRAL, OTHERS, Controls, Effects, FamilyControls
+from coft_core.controls.words import NeutralWords, shipped_words
+from coft_core.decode.plan import Plan
+from coft_core.errors import InvalidInputError
+from coft_core.model.forced import ForcedItem, ForcedScorer, OwnRoom, Room
+from coft_core.policies.fusion import at_least_float32
+
+ROWS = 48
+"""Rows of a batch at most."""
+EFFECT_DIGITS, RATIO_DIGITS = 5, 4
+"""Digits after the point that are kept; p-values and e-values are computed from the kept numbers."""
+
+
+def controls_of(
+    plan: Plan,
+    tokens: Sequence[int],
+    *,
+    neutral: int = NEUTRAL,
+    others: int = OTHERS,
+    words: NeutralWords | None = None,
+    watched: Sequence[Sequence[int]] = (),
+    room: Room | None = None,
+    told: Callable[[float], object] | None = None,
+) -> Controls:
+    """Measure the controls of a chain; the chain's tokens stay as they are.
+
+    Args:
+        plan: The plan of the prompt; its mask and temperature matter.
+        tokens: The chain.
+        neutral: Comparable words at most; 0 takes none.
+        others: Other words of the prompt at most.
+        words: Neutral words; None takes the shipped ones.
+        watched: Tokens at each step whose probabilities with comparable words are wanted.
+        room: Memory for keys and values that is shared with others.
+        told: Told the share that is done after each batch; an error that it raises ends the measurement.
+
+    Raises:
+        PromptTooLongError: Prompt and chain exceed the model's context.
+    """
+    if not tokens:
+        raise InvalidInputError("The text has no tokens; take at least one step first.")
+    families = placebos_of(plan, neutral, others, shipped_words() if words is None else words)
+    pairs = list(dict.fromkeys(pair for family in families for pair in _pairs(family)))
+    ids = [tuple(watched[step]) if step < len(watched) else () for step in range(len(tokens))]
+    measure = _Measure(plan, tuple(tokens), ids)
+    batches = list(_batches(pairs))
+    for number, batch in enumerate(batches, start=1):
+        item = measure.item(batch)
+        (room or OwnRoom()).run(measure.scorer.memory_size([item]), partial(measure.run, item, batch))
+        if told is not None:
+            told(number / len(batches))
+    return Controls(tuple(measure.family(family) for family in families), _key(plan))
+
+
+def _key(plan: Plan) -> str:
+    """What names the prompt: the same model, text and masked tokens give the same, whatever the policy."""
+    named = (plan.model.weights_digest, plan.prompt.factual_text, plan.prompt.positions)
+    return hashlib.blake2b(repr(named).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _pairs(family: FamilyPlacebos) -> Iterator[Pair]:
+    yield family.pair
+    yield from (placebo.pair for placebo in (*family.neutral, *family.others))
+
+
+def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """Pairs of one length that are run together; rows that several have in common are run once."""
+    by_length: defaultdict[int, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        by_length[len(pair[0])].append(pair)
+    for alike in by_length.values():
+        batch: list[Pair] = []
+        for pair in alike:
+            if batch and len({row for one in (*batch, pair) for row in one}) > ROWS:
+                yield batch
+                batch = []
+            batch.append(pair)
+        yield batch
+
+
+class _Measure:
+    """Runs batches and keeps what they say of each pair."""
+
+    def __init__(self, plan: Plan, tokens: tuple[int, ...], watched: Sequence[tuple[int, ...]]) -> None:
+        self._plan, self._tokens, self._watched = plan, tokens, watched
+        self.scorer = ForcedScorer(plan.model)
+        self._found: dict[Pair, tuple[list[float], list[float], list[list[float]]]] = {}
+
+    def item(self, batch: Sequence[Pair]) -> ForcedItem:
+        """The rows of a batch, each once."""
+        return ForcedItem(tuple(dict.fromkeys(row for pair in batch for row in pair)), self._tokens)
+
+    @torch.inference_mode()
+    def run(self, item: ForcedItem, batch: Sequence[Pair]) -> None:
+        """Run a batch."""
+        device, places = self._plan.model.device, {row: place for place, row in enumerate(item.prompts)}
+        shown, masked = (torch.tensor([places[pair[side]] for pair in batch], device=device) for side in (0, 1))  # (P,)
+        tokens = torch.tensor(self._tokens, device=device)  # (T,)
+        widest = max(map(len, self._watched), default=0)
+        watched = torch.tensor([[*ids, *[0] * (widest - len(ids))] for ids in self._watched], device=device).long()
+        steps, temperature = len(self._tokens), self._plan.policy.sampling.temperature
+        effects = torch.empty(steps, len(batch), device=device)  # (T, P)
+        ratios, seen = torch.empty_like(effects), torch.empty(steps, len(batch), widest, device=device)
+        for index, logits in self.scorer.logits([item]):
+            log_p = torch.log_softmax(at_least_float32(logits) / temperature, dim=-1)  # (n, B, V)
+            written = log_p.gather(-1, tokens[index][:, None, None].expand(-1, log_p.shape[1], 1))[..., 0]  # (n, B)
+            ratios[index] = (written[:, shown] - written[:, masked]).float()
+            p = log_p.exp_()
+            effects[index] = _variation(p, shown, masked)
+            if widest:
+                wanted = watched[index][:, None, :].expand(-1, len(batch), -1)  # (n, P, W)
+                seen[index] = _gathered(p, shown, wanted)
+        for place, pair in enumerate(batch):
+            self._found[pair] = effects[:, place].tolist(), ratios[:, place].tolist(), seen[:, place].tolist()
+
+    def family(self, placebos: FamilyPlacebos) -> FamilyControls:
+        """What was found of a family."""
+        return FamilyControls(
+            family=placebos.family,
+            marked=self._effects(", ".join(placebos.words), placebos.pair),
+            fits=placebos.fits,
+            neutral=tuple(self._of(placebo) for placebo in placebos.neutral),
+            others=tuple(self._of(placebo) for placebo in placebos.others),
+            ranges=tuple(self._ranges(placebos.neutral)),
+        )
+
+    def _of(self, placebo: Placebo) -> Effects:
+        return self._effects(placebo.word, placebo.pair)
+
+    def _effects(self, word: str, pair: Pair) -> Effects:
+        effects, ratios, _ = self._found[pair]
+        return Effects(
+            word,
+            tuple(round(value, EFFECT_DIGITS) for value in effects),
+            tuple(round(value, RATIO_DIGITS) for value in ratios),
+        )
+
+    def _ranges(self, neutral: Sequence[Placebo]) -> Iterator[tuple[tuple[float, float], ...]]:
+        if not neutral or not any(self._watched):
+            return
+        rows = [self._found[placebo.pair][2] for placebo in neutral]
+        for step, ids in enumerate(self._watched):
+            columns = ([row[step][place] for row in rows] for place in range(len(ids)))
+            yield tuple((round(min(column), EFFECT_DIGITS), round(max(column), EFFECT_DIGITS)) for column in columns)
+
+
+def _variation(p: Tensor, shown: Tensor, masked: Tensor) -> Tensor:
+    """Total variation of pairs of rows, ``(n, P)`` of ``(n, B, V)``; a pair at a time, so that no copy is as large."""
+    pairs = zip(shown.tolist(), masked.tolist(), strict=True)
+    return torch.stack([(p[:, a] - p[:, b]).abs_().sum(-1) / 2 for a, b in pairs], dim=1).float()
+
+
+def _gathered(p: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+    """Probabilities of some tokens in some rows, ``(n, P, W)``."""
+    return torch.stack(
+        [p[:, row].gather(-1, wanted[:, place]) for place, row in enumerate(rows.tolist())], dim=1
+    ).float()

@@ -1,0 +1,102 @@
+"""What controls found: effects of marked words beside those of comparable words, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coft_core.controls.statistics import e_value, rank_of, step_down
+
+NEUTRAL = 39
+"""Comparable words: p can fall to 1 / 40."""
+OTHERS = 19
+"""Other words of the prompt that are masked."""
+LEVEL = 0.05
+"""p-values up to this support a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a word does at each step: total variation, and change of the log-probability of the written token."""
+
+    word: str
+    effects: tuple[float, ...]
+    log_ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyControls:
+    """The marked words of one family beside their controls.
+
+    Attributes:
+        marked: What the family's words do together.
+        fits: What takes the words' place: ``"neutral"`` words, other ``"names"`` of the same group, or nothing.
+        neutral: What those words do there.
+        others: What the prompt's other words do, each masked by itself.
+        ranges: For the tokens watched at each step, the smallest and the largest probability with those words.
+    """
+
+    family: str
+    marked: Effects
+    fits: str
+    neutral: tuple[Effects, ...]
+    others: tuple[Effects, ...]
+    ranges: tuple[tuple[tuple[float, float], ...], ...] = ()
+
+    @property
+    def deciding(self) -> tuple[Effects, ...]:
+        """The controls that decide: comparable words, and the prompt's other words only where there are none."""
+        return self.neutral or self.others
+
+    def effects(self, controls: Sequence[Effects]) -> list[tuple[float, ...]]:
+        """The table of effects with these controls, the marked words in row 0."""
+        return [self.marked.effects, *(control.effects for control in controls)]
+
+    @property
+    def p_values(self) -> tuple[float, ...]:
+        """For each step, corrected over all steps; 1 where there is no control."""
+        if not self.deciding:
+            return (1.0,) * len(self.marked.effects)
+        return tuple(step_down(self.effects(self.deciding)))
+
+    @property
+    def rank(self) -> int:
+        """The rank of the strongest effect among the deciding controls', 1 for the largest."""
+        return rank_of(self.effects(self.deciding))
+
+    @property
+    def rank_elsewhere(self) -> int:
+        """The rank of the strongest effect among those of the prompt's other words."""
+        return rank_of(self.effects(self.others))
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The controls of a text, by family; ``key`` is a digest of the model and the prompt with its masked words."""
+
+    families: tuple[FamilyControls, ...]
+    key: str = ""
+
+    @property
+    def steps(self) -> int:
+        """Steps of the text that have controls."""
+        return len(self.families[0].marked.effects) if self.families else 0
+
+    @property
+    def evidence(self) -> float | None:
+        """An e-value for "no marked word does more than comparable words", the mean over the families that have any.
+
+        None where no family has comparable words, since other words of the prompt are not exchangeable with it.
+        """
+        values = [
+            e_value(family.effects(family.neutral), f"{self.key}|{family.family}")
+            for family in self.families
+            if family.neutral
+        ]
+        return sum(values) / len(values) if values else None
+
+    def strongest(self, step: int) -> FamilyControls | None:
+        """The family with the smallest p-value at a step, of those the one with the largest effect."""
+        if not 0 <= step < self.steps:
+            return None
+        return min(self.families, key=lambda family: (family.p_values[step], -family.marked.effects[step]))
