@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -67,7 +68,8 @@ def controls_of(
         (room or OwnRoom()).run(measure.scorer.memory_size([item]), partial(measure.run, item, batch))
         if told is not None:
             told(number / len(batches))
-    return Controls(tuple(measure.family(family) for family in families), _key(plan))
+    found = Controls(tuple(measure.family(family) for family in families), _key(plan))
+    return replace(found, evidence=found.computed())
 
 
 def _key(plan: Plan) -> str:
@@ -133,7 +135,7 @@ class _Measure:
 
     def family(self, placebos: FamilyPlacebos) -> FamilyControls:
         """What was found of a family."""
-        return FamilyControls(
+        found = FamilyControls(
             family=placebos.family,
             marked=self._effects(", ".join(placebos.words), placebos.pair),
             fits=placebos.fits,
@@ -141,6 +143,7 @@ class _Measure:
             others=tuple(self._of(placebo) for placebo in placebos.others),
             ranges=tuple(self._ranges(placebos.neutral)),
         )
+        return replace(found, p_values=found.computed())
 
     def _of(self, placebo: Placebo) -> Effects:
         return self._effects(placebo.word, placebo.pair)

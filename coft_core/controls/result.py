@@ -33,6 +33,7 @@ class FamilyControls:
         fits: What takes the words' place: ``"neutral"`` words, other ``"names"`` of the same group, or nothing.
         neutral: What those words do there.
         others: What the prompt's other words do, each masked by itself.
+        p_values: For each step, corrected over all steps; 1 where there is no control.
         ranges: For the tokens watched at each step, the smallest and the largest probability with those words.
     """
 
@@ -41,6 +42,7 @@ class FamilyControls:
     fits: str
     neutral: tuple[Effects, ...]
     others: tuple[Effects, ...]
+    p_values: tuple[float, ...] = ()
     ranges: tuple[tuple[tuple[float, float], ...], ...] = ()
 
     @property
@@ -52,9 +54,8 @@ class FamilyControls:
         """The table of effects with these controls, the marked words in row 0."""
         return [self.marked.effects, *(control.effects for control in controls)]
 
-    @property
-    def p_values(self) -> tuple[float, ...]:
-        """For each step, corrected over all steps; 1 where there is no control."""
+    def computed(self) -> tuple[float, ...]:
+        """The p-values of the effects."""
         if not self.deciding:
             return (1.0,) * len(self.marked.effects)
         return tuple(step_down(self.effects(self.deciding)))
@@ -72,18 +73,18 @@ class FamilyControls:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """The controls of a text, by family; ``key`` is a digest of the model and the prompt with its masked words."""
+    """The controls of a text, by family.
+
+    Attributes:
+        key: Digest of the model and the prompt with its masked words: the same prompt counts once as evidence.
+        evidence: See :meth:`computed`.
+    """
 
     families: tuple[FamilyControls, ...]
     key: str = ""
+    evidence: float | None = None
 
-    @property
-    def steps(self) -> int:
-        """Steps of the text that have controls."""
-        return len(self.families[0].marked.effects) if self.families else 0
-
-    @property
-    def evidence(self) -> float | None:
+    def computed(self) -> float | None:
         """An e-value for "no marked word does more than comparable words", the mean over the families that have any.
 
         None where no family has comparable words, since other words of the prompt are not exchangeable with it.
@@ -94,6 +95,11 @@ class Controls:
             if family.neutral
         ]
         return sum(values) / len(values) if values else None
+
+    @property
+    def steps(self) -> int:
+        """Steps of the text that have controls."""
+        return len(self.families[0].marked.effects) if self.families else 0
 
     def strongest(self, step: int) -> FamilyControls | None:
         """The family with the smallest p-value at a step, of those the one with the largest effect."""
