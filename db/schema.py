@@ -14,7 +14,7 @@ from db.scope import ACCOUNT, SHARED
 from db.tables import METADATA, one_writer
 from db.types import StoreError
 
-VERSION = "0025"
+VERSION = "0026"
 """Of the tables; a change of them needs another one."""
 
 _MAKING = 0x636F6674

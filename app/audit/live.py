@@ -20,6 +20,7 @@ from app.shared.planning import Detectors, Planner, rendering_of, without_calibr
 from app.shared.policies import certifies
 from app.shared.project_cache import InProject, in_present
 from app.shared.wiring import Services
+from coft_core.controls.words import NeutralWords
 from coft_core.decode.captured import step_functions
 from coft_core.decode.cost import StepCost, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
@@ -31,6 +32,7 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.text.tokens import require_encodable
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
+from db.controls import ControlsRepository
 from db.sessions import SessionsRepository
 from db.types import CalibrationDeletedError, ConflictError
 
@@ -53,7 +55,8 @@ MOST_GOING = 1024
 class LiveBranches:
     """Gives stored branches as live rollouts and stores what those write; the caller holds the session still."""
 
-    def __init__(self, services: Services, planner: Planner) -> None:
+    def __init__(self, services: Services, planner: Planner, words: NeutralWords) -> None:
+        self._controls, self._words = services[ControlsRepository], words
         self._sessions, self._host = services[SessionsRepository], services[ModelHost]
         self._detectors, self._pool = services[Detectors], services[RolloutPool]
         self._metrics, self._planner = services[Metrics], planner
@@ -101,8 +104,10 @@ class LiveBranches:
     def chain_work(self, branch: BranchRecord) -> Callable[[], WrittenChain]:
         """What writes the rest of a stored branch, wherever it is done; :meth:`take` stores what it gives."""
         self._sessions.require_own(branch.session_id)
-        plan = self.plan(self._sessions.get(branch.session_id))
-        return partial(write_chain, self._host, plan, branch.path, tuple(self._sessions.chain(branch.id)))
+        record = self._sessions.get(branch.session_id)
+        compared = settings_from_json(record.policy_settings["settings"]).controls
+        steps = tuple(self._sessions.chain(branch.id))
+        return partial(write_chain, self._host, self.plan(record), branch.path, steps, compared, self._words)
 
     def take(self, branch: BranchRecord, chain: WrittenChain) -> None:
         """Store what was written elsewhere, step by step as :meth:`keep` does, and how it was computed."""
@@ -112,6 +117,8 @@ class LiveBranches:
                 self._sessions.add_computation(branch.session_id, written.computed)
         if chain.finished:
             self._sessions.set_finished(branch.id, chain.finished)
+        if chain.controls is not None:
+            self._controls.keep(branch.id, chain.controls)
 
     def _append(self, branch: BranchRecord, step: Step, cost: StepCost | None) -> None:
         seconds, peak_bytes = (None, None) if cost is None else (cost.seconds, cost.peak_bytes)

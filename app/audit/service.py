@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from threading import Event, Lock, RLock
 from typing import Any, Literal, cast, get_args
 from weakref import WeakValueDictionary
@@ -19,6 +20,7 @@ from app.audit.live import LiveBranches
 from app.hosting.limits import DiskRoom
 from app.hosting.memory import Waiting
 from app.hosting.model_host import ModelHost
+from app.settings import Settings
 from app.shared.audits import (
     SENSITIVE,
     AuditSettings,
@@ -37,9 +39,13 @@ from app.shared.session_views import AuditViews
 from app.shared.step_words import factual_overruled
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
+from coft_core.controls.measure import measuring
+from coft_core.controls.result import Controls
+from coft_core.controls.words import NeutralWords, read_words, shipped_words
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, Rollout
+from coft_core.decode.plan import Plan
 from coft_core.decode.reread import with_logits
 from coft_core.effects import masked_words
 from coft_core.model.slots import rows_size
@@ -49,12 +55,30 @@ from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.text.thinking import named_marks
 from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
+from db.controls import ControlsRepository
 from db.sessions import SessionsRepository
 
 TIMED_TOKENS = 8
 """Steps that are timed; the first one, which reads the prompt, is not."""
 KEPT_FINDINGS = 2_000
 """Sessions whose finding is not read from their steps again."""
+
+
+Comparing = Generator[float, None, Controls | None]
+"""Gives the share of a comparison that is done, and what it found at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Evidence of so many prompts that marked words do more than comparable words: the product of their e-values."""
+
+    prompts: int
+    product: float
+
+
+def neutral_words(settings: Settings) -> NeutralWords:
+    """The neutral words that marked words are compared with."""
+    return read_words(Path(settings.neutral_words)) if settings.neutral_words else shipped_words()
 
 
 class AuditService:
@@ -68,7 +92,8 @@ class AuditService:
         thresholds, settings = services[Thresholds], services.settings
         marks = named_marks(settings.thinking_marks)
         self._planner = Planner(thresholds, self._detectors, self._host, settings.full_logits_kb, marks)
-        self._live = LiveBranches(services, self._planner)
+        self._controls, self._words = services[ControlsRepository], neutral_words(settings)
+        self._live = LiveBranches(services, self._planner, self._words)
         self._views = services[AuditViews]
         self.model, self.loading = self._host.describe, self._host.loading
         fitting = services[Fitting]
@@ -76,6 +101,7 @@ class AuditService:
         self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()
         self._locks_lock = Lock()
         self._pauses: defaultdict[InProject, set[Event]] = defaultdict(set)
+        self._comparing: defaultdict[InProject, set[Event]] = defaultdict(set)
         self._findings: ProjectCache[int, tuple[datetime, str]] = ProjectCache(KEPT_FINDINGS)
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
@@ -148,11 +174,7 @@ class AuditService:
         waiting: Waiting | None = None,
     ) -> Iterator[Step]:
         """Generate one durable step at a time: to the end, to :meth:`pause`, or to the step that meets a condition."""
-        stop = Event()
-        key = in_present(session_id)
-        with self._locks_lock:
-            self._pauses[key].add(stop)
-        try:
+        with self._stoppable(self._pauses, session_id) as stop:
             record, written = self._sessions.get(session_id), 0
             branch_id = self.branch(session_id, branch_id).id
             wanted = None if until is None else checked(until, record.certificate)
@@ -161,11 +183,6 @@ class AuditService:
                 yield step
                 if wanted is not None and met(wanted, step, written):
                     return
-        finally:
-            with self._locks_lock:
-                self._pauses[key].discard(stop)
-                if not self._pauses[key]:
-                    del self._pauses[key]
 
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
         """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`."""
@@ -178,9 +195,24 @@ class AuditService:
             self._live.take(self.branch(session_id, branch_id), chain)
 
     def pause(self, session_id: int) -> None:
-        """Stop every :meth:`run` of this session after its current step."""
-        for stop in tuple(self._pauses.get(in_present(session_id), ())):
+        """Stop every :meth:`run` of this session after its current step, and what compares its words."""
+        key = in_present(session_id)
+        for stop in (*self._pauses.get(key, ()), *self._comparing.get(key, ())):
             stop.set()
+
+    @contextmanager
+    def _stoppable(self, stops: defaultdict[InProject, set[Event]], session_id: int) -> Iterator[Event]:
+        """Work on a session that :meth:`pause` ends."""
+        stop, key = Event(), in_present(session_id)
+        with self._locks_lock:
+            stops[key].add(stop)
+        try:
+            yield stop
+        finally:
+            with self._locks_lock:
+                stops[key].discard(stop)
+                if not stops[key]:
+                    del stops[key]
 
     def running(self, session_id: int) -> bool:
         """Whether a :meth:`run` of this session is under way in this process."""
@@ -221,18 +253,66 @@ class AuditService:
 
     def alone(self, session_id: int) -> Iterator[Step]:
         """What the model alone writes with the same draws, with both readings of each step; it is not stored."""
-        record, settings = self._sessions.get(session_id), self.settings(session_id)
-        model = self._host.get(settings.model)
-        plan = self._planner.plan(
-            model, record.prompt, record.spans, vanilla(settings), rendering_of(record.rendering, model)
-        )
+        plan = self._alone(session_id)
         # Each forward takes a turn of its own, because a page may ask for each step from another thread.
-        room = self._host.memory.budget.room(reserved_bytes(plan, settings.max_new_tokens))
+        room = self._host.memory.budget.room(reserved_bytes(plan, plan.max_new_tokens))
         with room, closing(Rollout(plan, forwards=self._host.forwards)) as rollout:
             while not rollout.finished:
                 step = rollout.step()
                 if rollout.finished != "end":
                     yield step
+
+    def _alone(self, session_id: int) -> Plan:
+        record, settings = self._sessions.get(session_id), self.settings(session_id)
+        model = self._host.get(settings.model)
+        rendering = rendering_of(record.rendering, model)
+        return self._planner.plan(model, record.prompt, record.spans, vanilla(settings), rendering)
+
+    def compared(self, session_id: int, tokens: Sequence[int], watched: Sequence[Sequence[int]] = ()) -> Comparing:
+        """The controls of a text that follows the prompt as the model alone reads it; nothing is stored."""
+        return self._compare(session_id, lambda: self._alone(session_id), tokens, watched)
+
+    def comparing(self, session_id: int, branch_id: int | None = None) -> Comparing:
+        """The controls of a branch's chain, which are stored; those that are stored already are not measured again."""
+        branch, record = self.branch(session_id, branch_id), self._sessions.get(session_id)
+        tokens, known = [step.token_id for step in self._live.steps(branch.id)], self.controls(session_id, branch.id)
+        if known is not None and known.steps == len(tokens):
+            return known
+        self._sessions.require_own(session_id)
+        found = yield from self._compare(session_id, lambda: self._live.plan(record, thresholds=False), tokens)
+        if found is not None:
+            self._controls.keep(branch.id, found)
+        return found
+
+    def _compare(
+        self, session_id: int, plan: Callable[[], Plan], tokens: Sequence[int], watched: Sequence[Sequence[int]] = ()
+    ) -> Comparing:
+        """None where the session compares with nothing, or where :meth:`pause` ends it."""
+        count = self.settings(session_id).controls
+        if not count or not tokens:
+            return None
+        measuring_them = measuring(
+            plan(), tokens, count, words=self._words, watched=watched, room=self._host.memory.room()
+        )
+        with self._stoppable(self._comparing, session_id) as stop, closing(measuring_them):
+            while not stop.is_set():
+                try:
+                    share = next(measuring_them)
+                except StopIteration as end:
+                    return cast("Controls", end.value)
+                yield share
+        return None
+
+    def controls(self, session_id: int, branch_id: int) -> Controls | None:
+        """The stored controls of a branch."""
+        return self._controls.of_session(session_id).get(branch_id)
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the prompts of this project that were audited one by one say together."""
+        values = self._controls.evidence()
+        # Beyond this nobody reads digits, and the product of very many would overflow.
+        return Evidence(len(values), math.exp(min(sum(map(math.log, values)), 700.0)))
 
     def refers(self, session_id: int) -> Callable[[str], bool]:
         """What tells whether a token names a marked word, or another word of a marked family."""

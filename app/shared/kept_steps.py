@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, replace
 
 from app.hosting.model_host import ModelHost
 from app.shared.audits import Computation, KeptMemory
+from coft_core.controls.measure import controls_of
+from coft_core.controls.result import Controls
+from coft_core.controls.words import NeutralWords
 from coft_core.decode.captured import path_text
 from coft_core.decode.cost import StepCost, measured
 from coft_core.decode.loop import Rollout
@@ -70,10 +73,13 @@ class WrittenChain:
 
     steps: tuple[WrittenStep, ...]
     finished: str | None
+    controls: Controls | None = None
 
 
-def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -> WrittenChain:
-    """Write the rest of a chain; nothing is stored."""
+def write_chain(
+    host: ModelHost, plan: Plan, path: str, steps: Sequence[Step], compared: int, words: NeutralWords
+) -> WrittenChain:
+    """Write the rest of a chain and compare its marked words with so many others; nothing is stored."""
     written: list[WrittenStep] = []
     computed: JsonObject | None = None
     with closing(Rollout(plan, path, steps, host.forwards)) as rollout:
@@ -85,4 +91,8 @@ def write_chain(host: ModelHost, plan: Plan, path: str, steps: Sequence[Step]) -
             written.append(WrittenStep(step, cost(), None if now == computed else now))
             computed = now
             rollout.release_logits()
-        return WrittenChain(tuple(written), rollout.finished)
+        tokens = [step.token_id for step in rollout.steps]
+    controls = None
+    if compared and tokens:
+        controls = controls_of(plan, tokens, neutral=compared, words=words, room=host.memory.room())
+    return WrittenChain(tuple(written), rollout.finished, controls)

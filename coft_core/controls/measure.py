@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -56,6 +57,26 @@ def controls_of(
     Raises:
         PromptTooLongError: Prompt and chain exceed the model's context.
     """
+    steps = measuring(plan, tokens, neutral, others, words, watched, room)
+    while True:
+        try:
+            share = next(steps)
+        except StopIteration as end:
+            return cast("Controls", end.value)
+        if told is not None:
+            told(share)
+
+
+def measuring(
+    plan: Plan,
+    tokens: Sequence[int],
+    neutral: int = NEUTRAL,
+    others: int = OTHERS,
+    words: NeutralWords | None = None,
+    watched: Sequence[Sequence[int]] = (),
+    room: Room | None = None,
+) -> Generator[float, None, Controls]:
+    """The same a batch at a time: gives the share that is done, and the controls at its end."""
     if not tokens:
         raise InvalidInputError("The text has no tokens; take at least one step first.")
     families = placebos_of(plan, neutral, others, shipped_words() if words is None else words)
@@ -66,8 +87,7 @@ def controls_of(
     for number, batch in enumerate(batches, start=1):
         item = measure.item(batch)
         (room or OwnRoom()).run(measure.scorer.memory_size([item]), partial(measure.run, item, batch))
-        if told is not None:
-            told(number / len(batches))
+        yield number / len(batches)
     found = Controls(tuple(measure.family(family) for family in families), _key(plan))
     return replace(found, evidence=found.computed())
 

@@ -1,0 +1,67 @@
+"""The controls of branches: what comparable words do along their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+
+from coft_core.controls.result import Controls
+from db.audits import batch_rows, branches, sessions
+from db.tables import METADATA, Store
+from db.types import AnyText, CompressedBytes, RealNumber
+
+controls = sa.Table(
+    "controls",
+    METADATA,
+    sa.Column("branch_id", sa.Integer, sa.ForeignKey("branches.id", ondelete="CASCADE"), primary_key=True),
+    # Read for all sessions of a project together, which the data is too large for.
+    sa.Column("key", AnyText, nullable=False),
+    sa.Column("evidence", RealNumber),
+    sa.Column("data", CompressedBytes, nullable=False),
+)
+
+_DATA = TypeAdapter(Controls)
+
+
+class ControlsRepository(Store):
+    """Keeps the newest controls of each branch."""
+
+    def keep(self, branch_id: int, found: Controls) -> None:
+        """Store the controls of a branch in place of earlier ones."""
+        with self._database.writing() as connection:
+            connection.execute(sa.delete(controls).where(controls.c.branch_id == branch_id))
+            insert_controls(connection, branch_id, found)
+
+    def of_session(self, session_id: int) -> Mapping[int, Controls]:
+        """The controls of a session's branches that have any."""
+        query = (
+            sa.select(controls.c.branch_id, controls.c.data)
+            .join(branches, branches.c.id == controls.c.branch_id)
+            .where(branches.c.session_id == session_id)
+        )
+        with self._database.reading() as connection:
+            return {branch: _DATA.validate_json(data) for branch, data in connection.execute(query)}
+
+    def evidence(self) -> list[float]:
+        """The e-values of the prompts that were audited one by one, each prompt's first one, oldest first."""
+        query = (
+            sa.select(controls.c.key, controls.c.evidence)
+            .join(branches, branches.c.id == controls.c.branch_id)
+            .join(sessions, sessions.c.id == branches.c.session_id)
+            .where(branches.c.parent_id.is_(None), controls.c.evidence.is_not(None))
+            .where(sessions.c.id.not_in(sa.select(batch_rows.c.session_id).where(batch_rows.c.session_id.is_not(None))))
+            .order_by(sessions.c.id)
+        )
+        with self._database.reading() as connection:
+            first: dict[str, float] = {}
+            for key, value in connection.execute(query):
+                first.setdefault(key, value)
+        return list(first.values())
+
+
+def insert_controls(connection: sa.Connection, branch_id: int, found: Controls) -> None:
+    """Store the controls of a branch that has none."""
+    row = {"branch_id": branch_id, "key": found.key, "evidence": found.evidence, "data": _DATA.dump_json(found)}
+    connection.execute(sa.insert(controls), row)
