@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.prompts.words import Message
-from app.shared.format import factor_text, quoted, shown_token
+from app.shared.format import count, factor_text, plural, quoted, shown_token
+from app.shared.format import listed as listed_words
+from coft_core.controls.result import Controls, Effects, Evidence, FamilyControls
 from coft_core.effects import named
 from coft_core.messages import catalogue
 from coft_core.types import Step
@@ -17,6 +19,9 @@ LEAST = 0.02
 """A probability that moves by less is not told as a finding."""
 CONTEXT = 40
 """Characters of the text before the step that are shown."""
+
+NO_CONTROL = ("No control.", "Nothing was compared with the marked words, so that chance is not ruled out.")
+"""In place of the answers where nothing was compared."""
 
 Sentence = list[tuple[str, bool]]
 """A sentence in parts, each with whether it is emphasized."""
@@ -29,6 +34,7 @@ class MovedWord:
     token: str
     shown: float
     masked: float
+    token_id: int = -1
 
     @property
     def moved(self) -> float:
@@ -45,7 +51,7 @@ class MovedWord:
 def moved_words(step: Step) -> tuple[MovedWord, ...]:
     """The words among a step's candidates that move most, the largest first; signs and special tokens are not words."""
     words = [
-        MovedWord(row.token, math.exp(row.log_p_factual), math.exp(row.log_p_masked))
+        MovedWord(row.token, math.exp(row.log_p_factual), math.exp(row.log_p_masked), row.token_id)
         for row in step.candidates
         if any(map(str.isalnum, row.token)) and not (row.token.startswith("<") and row.token.endswith(">"))
     ]
@@ -65,17 +71,22 @@ def strongest(steps: Sequence[Step], refers: Callable[[str], bool]) -> Step | No
     return next((step for step in ranked if (words := moved_words(step)) and not refers(words[0].token)), None)
 
 
-def found(masked: Sequence[str], steps: Sequence[Step], refers: Callable[[str], bool]) -> tuple[Step | None, Sentence]:
+def found(
+    masked: Sequence[str], steps: Sequence[Step], refers: Callable[[str], bool], controls: Controls | None = None
+) -> tuple[Step | None, Sentence]:
     """The step of the finding with the sentence for it in parts; no step where no word moves enough."""
     if not masked:
         return None, [("No word is marked, so there is nothing to compare.", False)]
     step, marks = strongest(steps, refers), named(masked, catalogue("en"))
     words = () if step is None else enough(step)
-    if not words:
+    if step is None or not words:
         verb = "changes" if len(masked) == 1 else "change"
         return None, [(f"{marks} {verb} little in this text but the words that refer to it.", False)]
     factor, likelier = words[0].factor
-    parts = [(f"{quoted(words[0].token)} is ", False), (f"{factor} {likelier}", True), (f" with {marks} shown", False)]
+    how = f" with {marks} shown"
+    if controls is not None and controls.supports(step.index) and (family := controls.strongest(step.index)):
+        how = f" because of {marks if len(controls.families) == 1 else quoted(family.marked.word)}"
+    parts = [(f"{quoted(words[0].token)} is ", False), (f"{factor} {likelier}", True), (how, False)]
     if len(words) > 1:
         factor, likelier = words[1].factor
         parts.append((f", and {quoted(words[1].token)} is {factor} {likelier}", False))
@@ -87,33 +98,120 @@ def enough(step: Step) -> tuple[MovedWord, ...]:
     return tuple(word for word in moved_words(step) if abs(word.moved) >= LEAST)
 
 
-def title(masked: Sequence[str], steps: Sequence[Step], refers: Callable[[str], bool]) -> str:
+def title(
+    masked: Sequence[str], steps: Sequence[Step], refers: Callable[[str], bool], controls: Controls | None = None
+) -> str:
     """The finding in one short sentence for lists; empty before the first step."""
-    sentence = found(masked, steps, refers)[1] if steps else []
+    sentence = found(masked, steps, refers, controls)[1] if steps else []
     return "".join(text for text, _ in sentence[:3])
 
 
 def finding_message(
-    prompt: str, masked: Sequence[str], alone: Sequence[Step], refers: Callable[[str], bool]
+    prompt: str,
+    masked: Sequence[str],
+    alone: Sequence[Step],
+    refers: Callable[[str], bool],
+    controls: Controls | None = None,
+    done: bool = False,
 ) -> Message:
-    """The finding for the page: a sentence in parts, the words that move, and what the model alone writes."""
-    step, sentence = found(masked, alone, refers)
+    """The finding for the page: a sentence in parts, the words that move, and what the model alone writes.
+
+    It is ``done`` once its words were compared with others, or will not be.
+    """
+    step, sentence = found(masked, alone, refers, controls)
     message: Message = {
         "kind": "finding",
         "alone": [shown_token(one.token) for one in alone],
         "step": None,
         "words": [],
         "sentence": sentence,
+        "compared": [],
+        "done": done,
     }
     if step is None:
         return message
+    family = None if controls is None else controls.strongest(step.index)
+    bands: dict[str, tuple[float, float]] = {}
+    if family is not None and family.ranges:
+        bands = dict(zip((word.token for word in moved_words(step)), family.ranges[step.index], strict=False))
     return {
         **message,
         "step": step.index,
         "words": [
-            {"t": shown_token(word.token), "shown": round(word.shown, 4), "masked": round(word.masked, 4)}
+            {
+                "t": shown_token(word.token),
+                "shown": round(word.shown, 4),
+                "masked": round(word.masked, 4),
+                "band": bands.get(word.token),
+            }
             for word in sorted(enough(step), key=lambda word: -word.shown)
         ],
         "after": (prompt + "".join(one.token for one in alone[: step.index]))[-CONTEXT:].partition(" ")[2],
         "marks": named(masked, catalogue("en")),
+        "compared": answers(controls, family, step.index) if controls and family else [NO_CONTROL] if done else [],
     }
+
+
+def compared_message(session: int, branch: int, controls: Controls | None, evidence: Evidence) -> Message:
+    """What a chain's controls say of each of its steps, and what all prompts of the project say together."""
+    steps = [] if controls is None else [step_said(controls, step) for step in range(controls.steps)]
+    said = ""
+    if controls is not None and controls.evidence is not None:
+        said = f"Evidence so far: {evidence.product:,.2g} from {plural(evidence.prompts, 'prompt')} of this project. "
+        said += (
+            f"By chance at most 1 in {evidence.product:,.2g} searches ever reaches this."
+            if evidence.product > 1
+            else "From 20 on it is strong, whichever prompts you choose and whenever you stop."
+        )
+    return {"kind": "compared", "session": session, "branch": branch, "steps": steps, "evidence": said}
+
+
+def step_said(controls: Controls, step: int) -> str:
+    """What the controls of a step say, in one sentence; empty where there are none."""
+    family = controls.strongest(step)
+    if family is None or not family.deciding:
+        return ""
+    kind = {"neutral": "neutral words", "names": "other names"}[family.fits] if family.neutral else "other words"
+    return f"p = {controls.p_value(step):.2g} beside {len(family.deciding)} {kind}, over the whole text."
+
+
+def watched(steps: Sequence[Step]) -> list[tuple[int, ...]]:
+    """The tokens of each step whose probabilities with comparable words the page may show."""
+    return [tuple(word.token_id for word in moved_words(step)) for step in steps]
+
+
+def answers(controls: Controls, family: FamilyControls, step: int) -> list[tuple[str, str]]:
+    """The two questions that controls answer of a step, each with its answer and what that rests on."""
+    mark, own = quoted(family.marked.word), family.marked.effects[step]
+    p_value = f"p = {controls.p_value(step):.2g}"
+    listed = []
+    if family.neutral:
+        kind = "neutral words" if family.fits == "neutral" else "other names of the same group"
+        such = listed_words([quoted(row.word) for row in family.neutral[:2]], "or")
+        yes = "No" if controls.supports(step) else "Yes, it could"
+        listed.append((
+            f"Would a comparable word do the same? {yes} ({p_value}).",
+            f"The grey band is where {len(family.neutral)} {kind} in its place put it, such as {such}. "
+            f"{_reach(family.neutral, own, step)} as far as {mark} here; p counts the whole text.",
+        ))  # fmt: skip
+    if family.others:
+        first = max(family.others, key=lambda row: row.effects[step])
+        ahead = sum(row.effects[step] > own for row in family.others)
+        title = f"Does another word of the prompt do more? {'Yes' if ahead else 'No'}"
+        title += "." if family.neutral else f" ({p_value})."
+        moves = "moves" if ahead == 1 else "move"
+        text = f"{count(ahead)} of {plural(len(family.others), 'other word')} {moves} the next word more when masked. "
+        text += f"The one that moves it most is {quoted(first.word)} ({first.effects[step]:.2f}; {mark} {own:.2f})."
+        if not family.neutral:
+            text += f" No neutral word fits in place of {mark}, so these decide: p cannot fall below "
+            text += f"{1 / (len(family.others) + 1):.2g}."
+        listed.append((title, text))
+    if not listed:
+        listed.append(("Nothing is compared with it.", f"The prompt has no word that is comparable with {mark}."))
+    return listed
+
+
+def _reach(rows: Sequence[Effects], own: float, step: int) -> str:
+    """How many go as far as the marked word at a step."""
+    far = sum(row.effects[step] >= own for row in rows)
+    return f"{count(far)} of them {'goes' if far == 1 else 'go'}" if far else "None of them goes"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import cast
 
 import gradio as gr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.audit.finding import finding_message
+from app.audit.finding import compared_message, finding_message, watched
 from app.audit.panel import SettingsHandlers
 from app.audit.reread import RereadService
 from app.audit.rereading import RereadRequest, rereading_message
-from app.audit.service import AuditService, until_from
+from app.audit.service import AuditService, Comparing, until_from
 from app.audit.words import (
     beside_message,
     contributions_message,
@@ -42,6 +43,7 @@ from app.shared.settings_rail import (
     settings_from,
 )
 from app.shared.wiring import Services
+from coft_core.controls.result import Controls
 from coft_core.effects import masked_words
 from coft_core.errors import CalibrationMismatch
 from coft_core.types import Step
@@ -160,8 +162,17 @@ class AuditHandlers(SettingsHandlers):
         for frame in frames(self._audits.alone(event.session)):
             alone += frame
             yield reply(event, {**progress, "alone": [shown_token(step.token) for step in alone]})
-        masked = masked_words(view.prompt, view.spans)
-        yield reply(event, finding_message(view.prompt, masked, alone, self._audits.refers(event.session)))
+        told = (view.prompt, masked_words(view.prompt, view.spans), alone, self._audits.refers(event.session))
+        yield reply(event, finding_message(*told))
+        tokens = [step.token_id for step in alone]
+        controls = yield from _told(event, self._audits.compared(event.session, tokens, watched(alone)))
+        yield reply(event, finding_message(*told, controls, done=True))
+
+    @shown_stream
+    def compare(self, event: gr.EventData) -> Iterator[Message]:
+        """Compare the marked words of a chain that has ended with other words, and say what all such prompts show."""
+        controls = yield from _told(event, self._audits.comparing(event.session, event.branch))
+        yield reply(event, compared_message(event.session, event.branch, controls, self._audits.evidence))
 
     @shown_to(LOOK)
     def overhead(self, event: gr.EventData) -> Message:
@@ -178,6 +189,16 @@ class AuditHandlers(SettingsHandlers):
             "shown": as_kept(control_values(kept, stored), event.values),
         }
         return [packed(event, {**message, **values}), *self.updates(kept, stored, event.values)]
+
+
+def _told(event: gr.EventData, work: Comparing) -> Generator[Message, None, Controls | None]:
+    """A comparison whose share is told while it is made."""
+    while True:
+        try:
+            share = next(work)
+        except StopIteration as end:
+            return cast("Controls | None", end.value)
+        yield reply(event, {"kind": "comparing", "session": event.session, "share": share})
 
 
 class BranchHandlers:

@@ -59,7 +59,9 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                     elem_classes=["wire"],
                 )
                 finding = place(
-                    "audit/finding.html", "coft.finding.mount(element, trigger, props, watch, ['find'])", "finding"
+                    "audit/finding.html",
+                    "coft.finding.mount(element, trigger, props, watch, ['find', 'compare', 'skip'])",
+                    "finding",
                 )
                 _branches(services)
                 _rereading(services)
@@ -87,7 +89,8 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     app.load(None, rail.inputs, None, js=CHANGED)
     wire(editor, prompt_events(handlers, editor, rail), MULTIPLE)
     _wire_session(handlers, stage, rail)
-    wire(finding, {"find": On(handlers.find, finding)}, MULTIPLE)
+    answers = {"find": On(handlers.find, finding), "compare": On(handlers.compare, finding)}
+    wire(finding, {**answers, "skip": On(handlers.pause, None)}, MULTIPLE)
     wire(spans, {"contribute": On(handlers.contribute, spans)}, {**EVENT, "trigger_mode": "once"})
     wire_settings(app, handlers, rail)
 

@@ -40,7 +40,7 @@ from app.shared.step_words import factual_overruled
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.controls.measure import measuring
-from coft_core.controls.result import Controls
+from coft_core.controls.result import Controls, Evidence
 from coft_core.controls.words import NeutralWords, read_words, shipped_words
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
@@ -66,14 +66,6 @@ KEPT_FINDINGS = 2_000
 
 Comparing = Generator[float, None, Controls | None]
 """Gives the share of a comparison that is done, and what it found at its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Evidence of so many prompts that marked words do more than comparable words: the product of their e-values."""
-
-    prompts: int
-    product: float
 
 
 def neutral_words(settings: Settings) -> NeutralWords:
@@ -278,7 +270,8 @@ class AuditService:
         tokens, known = [step.token_id for step in self._live.steps(branch.id)], self.controls(session_id, branch.id)
         if known is not None and known.steps == len(tokens):
             return known
-        self._sessions.require_own(session_id)
+        if self._sessions.origin(session_id) is not None:
+            return known
         found = yield from self._compare(session_id, lambda: self._live.plan(record, thresholds=False), tokens)
         if found is not None:
             self._controls.keep(branch.id, found)
@@ -310,9 +303,7 @@ class AuditService:
     @property
     def evidence(self) -> Evidence:
         """What the prompts of this project that were audited one by one say together."""
-        values = self._controls.evidence()
-        # Beyond this nobody reads digits, and the product of very many would overflow.
-        return Evidence(len(values), math.exp(min(sum(map(math.log, values)), 700.0)))
+        return Evidence.of(self._controls.evidence())
 
     def refers(self, session_id: int) -> Callable[[str], bool]:
         """What tells whether a token names a marked word, or another word of a marked family."""
@@ -331,8 +322,9 @@ class AuditService:
         record = self._sessions.get(session_id)
         known = self._findings.get(session_id)
         if known is None or known[0] != record.updated_at:
-            steps = self._live.steps(self.branch(session_id, None).id)
-            told = title(masked_words(record.prompt, record.spans), steps, self.refers(session_id))
+            branch = self.branch(session_id, None).id
+            marks, controls = masked_words(record.prompt, record.spans), self.controls(session_id, branch)
+            told = title(marks, self._live.steps(branch), self.refers(session_id), controls)
             self._findings[session_id] = known = record.updated_at, told
         return known[1]
 

@@ -5,7 +5,7 @@ import { session } from "./audit_session.js";
 
 const SHOWN_WORDS = 24;
 const ENDED = "end of text";
-let root, send, found = null, asked = null, shownFor = null;
+let root, send, found = null, asked = null, shownFor = null, comparedFor = null;
 const find = (selector) => root.querySelector(selector);
 const percent = (share) => `${share < 0.005 ? "<1" : Math.round(share * 100)} %`;
 
@@ -31,8 +31,10 @@ document.addEventListener("click", (event) => {
 });
 
 /* ---- the finding ---- */
+/* where comparable words in the marked word's place put the probability */
+const band = (word) => (word.band ? html`<span class="bands"><i style=${`left:${word.band[0] * 100}%;width:${(word.band[1] - word.band[0]) * 100}%`}></i></span>` : nothing);
 const bar = (word, view) => html`<span class=${`track ${view}`}><i class="hot" style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${percent(word[view])}</b>`;
-const row = (word) => html`<span class="word mono">${word.t}</span><span class="pair">${bar(word, "shown")}<span class="hint">with ${found.marks}</span>${bar(word, "masked")}<span
+const row = (word) => html`<span class="word mono">${word.t}</span><span class="pair">${band(word)}${bar(word, "shown")}<span class="hint">with ${found.marks}</span>${bar(word, "masked")}<span
   class="hint">with it masked</span></span>`;
 /* the words of both texts from where they part */
 const text = (words, other) => {
@@ -49,6 +51,20 @@ const render = (state) => {
   find(".moved").setAttribute("aria-label", found.words.map((word) => `${word.t}: ${percent(word.shown)} with ${found.marks}, ${percent(word.masked)} with it masked`).join("; "));
   draw(find(".texts"), html`<div><dt>The model alone</dt><dd>${text(found.alone, coft)}</dd></div><div><dt>With ${state.method || "COFT"}</dt><dd>${text(coft, found.alone)}</dd></div>`);
   find(".same").hidden = false;
+  draw(find(".answers"), found.compared.map(([title, said]) => html`<div><h3>${title}</h3><p class="muted">${said}</p></div>`));
+};
+const compared = ({ steps, evidence, branch }) => {
+  find(".evidence").hidden = !evidence;
+  find(".evidence").textContent = evidence;
+  session.controls = { branch, steps };
+  session.tell(session.state());
+};
+/* how far the comparison with other words is; it can be ended */
+const comparing = (share) => {
+  const line = find(".comparing");
+  line.hidden = share === null;
+  if (share !== null) draw(line, html`Comparing with other words …<span class="progress" role="progressbar" aria-label="Comparison"
+    aria-valuenow=${Math.round(share * 100)}><i style=${`width:${share * 100}%`}></i></span><button type="button" class="btn small quiet" data-do="skip">Skip</button>`);
 };
 const show = (state) => {
   document.body.classList.toggle("has-session", state.session !== null);
@@ -61,6 +77,12 @@ const show = (state) => {
     asked = state.session;
     draw(find(".working"), "The finding comes with a second text, which the model alone writes …");
     send("find", { session: state.session });
+  }
+  /* the chain is compared too once it has ended and the finding is there */
+  const chain = [state.session, state.branch, state.cards.length].join();
+  if (ready && found?.done && state.finished && chain !== comparedFor) {
+    comparedFor = chain;
+    send("compare", { session: state.session, branch: state.branch });
   }
   const key = found && [state.session, state.branch, state.cards.length, state.finished].join();
   if (key === shownFor) return;
@@ -77,6 +99,9 @@ const writing = ({ alone, total }) => {
 const receive = (message) => {
   if (message.session !== undefined && message.session !== session.state().session) return;
   if (message.kind === "writing") { writing(message); return; }
+  if (message.kind === "comparing") { comparing(message.share); return; }
+  if (message.kind === "compared") { comparing(null); compared(message); return; }
+  comparing(message.done ? null : 0);
   found = message;
   draw(find(".working"), nothing);
   shownFor = null;
@@ -90,7 +115,9 @@ const finding = {
   mount(element, trigger, props, watch) {
     root = element.querySelector("section");
     send = link(trigger, props, watch, receive);
-    onFailure("find", () => { asked = null; draw(find(".working"), nothing); });
+    root.addEventListener("click", ({ target }) => { if (target.closest("[data-do=skip]")) send("skip", { session: session.state().session }); });
+    onFailure("find", () => { asked = null; draw(find(".working"), nothing); comparing(null); });
+    onFailure("compare", () => comparing(null));
     showPart(part);
     session.watch(show);
     show(session.state());

@@ -60,6 +60,10 @@ export const inspector = {
   mount(element) {
     root = element.querySelector("section");
     act(root, { rest: () => unfold(!unfolded), fold });
+    session.watch(({ branch }) => {
+      const { controls } = session;
+      at(".beside-others").textContent = (card && controls?.branch === branch && controls.steps[card.i]) || "";
+    });
     document.body.classList.add("sheet-folded");
     root.addEventListener("click", ({ target }) => {
       const hit = target.closest("[data-token]");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -106,3 +107,30 @@ class Controls:
         if not 0 <= step < self.steps:
             return None
         return min(self.families, key=lambda family: (family.p_values[step], -family.marked.effects[step]))
+
+    def p_value(self, step: int) -> float:
+        """The smallest p-value of a step, corrected for the number of families too."""
+        return min(1.0, len(self.families) * min(family.p_values[step] for family in self.families))
+
+    def supports(self, step: int) -> bool:
+        """Whether a step's effect is larger than chance among comparable words would explain."""
+        return 0 <= step < self.steps and self.p_value(step) <= LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Evidence of so many prompts that marked words do more than comparable words: the product of their e-values.
+
+    Where they do not, at most one search in ``product`` ever reaches it, however its prompts were chosen and whenever
+    it stops (Ville's inequality). It assumes that, before the model reads them, nothing tells the neutral words from
+    the marked one, and that each prompt counts once.
+    """
+
+    prompts: int
+    product: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Evidence:
+        """The evidence of e-values."""
+        # Beyond this nobody reads digits, and the product of very many would overflow.
+        return cls(len(values), math.exp(min(sum(map(math.log, values)), 700.0)))
