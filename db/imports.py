@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, Select, insert, select
 
+from coft_core.controls.result import Controls
 from coft_core.types import Span, Step
 from db.audits import (
     BranchRecord,
@@ -21,6 +22,7 @@ from db.audits import (
 )
 from db.calibrations import BinRecord, CalibrationFields, add_calibration, calibrations
 from db.chains import insert_past_step
+from db.controls import insert_controls
 from db.library import session_tags
 from db.tables import Store, add_row, change_row, field_values, one_writer
 from db.types import ConflictError, JsonObject, NotFoundError
@@ -41,6 +43,7 @@ class PastSession:
     times: Mapping[tuple[int, int], datetime]
     logits: Mapping[tuple[int, int], bytes]
     log: Sequence[AnnotationRecord]
+    controls: Mapping[int, Controls] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +145,6 @@ def _branches(connection: Connection, session_id: int, past: PastSession) -> dic
         for step in past.steps[branch.id]:
             place = (branch.id, step.index)
             insert_past_step(connection, numbers[branch.id], step, past.logits.get(place), past.times[place])
+        if branch.id in past.controls:
+            insert_controls(connection, numbers[branch.id], past.controls[branch.id])
     return numbers

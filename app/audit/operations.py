@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.audit.finding import step_said
 from app.audit.reread import RereadService
 from app.audit.rereading import Rereading, RereadRequest, RereadRow, rereading_json
 from app.audit.service import AuditService, stop_sentence, until_from_text
@@ -38,6 +39,8 @@ from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, options
 from app.shared.wiring import Services
 from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
+from coft_core.controls.measure import ended
+from coft_core.controls.result import Controls, Evidence
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.text.turns import conversation_from
 from coft_core.types import Span, Step
@@ -264,6 +267,40 @@ def contributions(wired: Services, session_id: int, branch_id: int | None = None
     return wired[AuditService].contributions(session_id, branch_id)
 
 
+def controls_json(controls: Controls | None) -> dict[str, Any] | None:
+    """Controls as plain JSON, with the corrected p-value of each step."""
+    if controls is None:
+        return None
+    return {**asdict(controls), "p_values": [controls.p_value(step) for step in range(controls.steps)]}
+
+
+@operation(need=WORK, json=controls_json)
+def compare_words(wired: Services, session_id: int, branch_id: int | None = None) -> Controls | None:
+    """Compare the marked words of a chain with comparable ones, and store what that gives.
+
+    Args:
+        session_id: The session; its setting controls says with how many words.
+        branch_id: The branch; without one, the active branch.
+
+    Returns:
+        families (of each: what its marked words do, what neutral words in their place and other words of the prompt
+        do, step by step, and p_values), p_values over all families, and evidence (an e-value); null where the session
+        compares with nothing.
+    """
+    return ended(wired[AuditService].comparing(session_id, branch_id))
+
+
+@operation(need=READ, json=asdict)
+def evidence(wired: Services) -> Evidence:
+    """Say what all prompts of the project that were audited one by one show together.
+
+    Returns:
+        prompts, and product: the product of their e-values. Where marked words do no more than comparable words, at
+        most one search in so many ever reaches it.
+    """
+    return wired[AuditService].evidence
+
+
 @operation(need=READ, json=policies_json)
 def policies(wired: Services) -> tuple[PolicyInfo, ...]:
     """List the decoding methods that an audit can be made with.
@@ -418,6 +455,7 @@ class Audited:
 
     view: AuditView
     why: str
+    controls: Controls | None = None
 
 
 def write_audited(wired: Services, audited: Audited, file: Path) -> str:
@@ -426,13 +464,22 @@ def write_audited(wired: Services, audited: Audited, file: Path) -> str:
 
 
 def print_audited(audited: Audited) -> None:
-    """The audit, and why it ended."""
+    """The audit beside its controls, and why it ended."""
     print_audit(audited.view)
+    strongest = max(audited.view.steps, key=lambda step: abs(step.diagnostics.log_ratio), default=None)
+    if strongest is not None and audited.view.masked:
+        said = "" if audited.controls is None else step_said(audited.controls, strongest.index)
+        print(f"\nStep {strongest.index + 1}, {quoted(strongest.token)}: {said or 'no control.'}")
     if audited.why:
         print(f"\n{audited.why}")
 
 
-@command("audit", json=lambda audited: session_json(audited.view), write=write_audited, text=print_audited)
+def audited_json(audited: Audited) -> dict[str, Any]:
+    """The session with its controls."""
+    return {**session_json(audited.view), "controls": controls_json(audited.controls)}
+
+
+@command("audit", json=audited_json, write=write_audited, text=print_audited)
 def audit(wired: Services, *, asked: AuditOptions, options: DecodingOptions) -> Audited:
     """Audit one prompt and write its report."""
     condition = None if asked.until is None else until_from_text(asked.until)
@@ -441,8 +488,10 @@ def audit(wired: Services, *, asked: AuditOptions, options: DecodingOptions) -> 
         raise ServiceError("An audit has one policy; name one alone.")
     number = wired[AuditService].start(asked.request(settings)).session_id
     steps = list(wired[AuditService].run(number, until=condition))
+    controls = ended(wired[AuditService].comparing(number))
     view = wired[AuditService].view(number)
-    return Audited(view, stop_sentence(condition, steps[-1] if steps else None, len(steps), view.finished))
+    why = stop_sentence(condition, steps[-1] if steps else None, len(steps), view.finished)
+    return Audited(view, why, controls)
 
 
 MOST_BYTES = 20_000_000

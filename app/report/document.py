@@ -26,6 +26,7 @@ from app.shared.json import chain_json
 from app.shared.thinking import thinking_json, thinking_view
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate
+from coft_core.controls.result import Controls
 from coft_core.stored_logits import StoredLogits
 from coft_core.types import BinState, Certificate, Diagnostics, Step
 from db.audits import BranchRecord, SessionRecord
@@ -129,6 +130,14 @@ class SummaryPart:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlsPart:
+    """The controls of one branch's whole chain."""
+
+    branch: str
+    controls: Controls
+
+
+@dataclass(frozen=True, slots=True)
 class ReportPart:
     """The whole document."""
 
@@ -141,6 +150,7 @@ class ReportPart:
     log_head: str
     summary: tuple[SummaryPart, ...]
     drift: str | None
+    controls: tuple[ControlsPart, ...] = ()
 
 
 _STORED_AS = {"branch": "branch_path", "first_step": "step_index", "last_step": "last_step_index", "at": "created_at"}
@@ -195,7 +205,7 @@ _BRANCH: Form = {name: kind for name, kind in _hints(BranchPart).items() if name
 _LATER: Form = {
     "rendering": None, "kl_fused_factual": None, "tv_fused_factual": None, "certified_in": "both", "set_size_low": None,
     "set_size_high": None, "noise": None, "least_log_factual": None, "too_weak": None, "thinking": None,
-    "certificate": None, "uneven": None,
+    "certificate": None, "uneven": None, "controls": (),
 }  # fmt: skip
 """Fields that earlier versions did not have, with what they say then; see :func:`_without_absent`."""
 
@@ -248,7 +258,7 @@ def _step_json(step: Step, at: datetime) -> object:
 def report_text(report: ReportPart) -> str:
     """The document as JSON text; equal reports give equal text, in ASCII whatever the tokens hold."""
     parts = {field.name: getattr(report, field.name) for field in fields(report)}
-    return canonical({"kind": KIND, "version": FORMAT_VERSION, **parts}, indent=1) + "\n"
+    return canonical({"kind": KIND, "version": FORMAT_VERSION, **_without_absent(parts)}, indent=1) + "\n"
 
 
 def report_from(text: str | bytes) -> ReportPart:
@@ -397,6 +407,11 @@ def document_of(
             for branch in data.branches
         ),
         drift=data.drift,
+        controls=tuple(
+            ControlsPart(branch.path, data.controls[branch.id])
+            for branch in data.branches
+            if branch.id in data.controls
+        ),
     )
 
 

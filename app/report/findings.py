@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from app.report.tables import SessionData
 from app.report.words import printable_token
 from app.shared.audits import SENSITIVE
+from coft_core.controls.result import Controls
 from coft_core.effects import effect_sentence, factor_of, masked_words, named, visible
 from coft_core.messages import Catalogue
 from coft_core.types import Step
@@ -41,6 +42,12 @@ class WrittenToken:
     def words(self) -> tuple[str, ...]:
         """The marked words."""
         return masked_words(self.data.record.prompt, self.data.record.spans)
+
+    @property
+    def controls(self) -> Controls | None:
+        """The controls of its branch, where its step has any."""
+        found = self.data.controls.get(self.branch.id)
+        return found if found is not None and self.step.index < found.steps else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,22 @@ def lead(finding: Finding, say: Catalogue) -> str:
     )  # fmt: skip
 
 
+def beside(finding: Finding, say: Catalogue) -> str:
+    """What the controls of the strongest token say, in one sentence; that there are none where nothing was compared."""
+    first = finding.strongest[0] if finding.strongest else None
+    if first is None or not first.words:
+        return ""
+    controls, step = first.controls, first.step.index
+    family = None if controls is None else controls.strongest(step)
+    if controls is None or family is None or not family.deciding:
+        return say.say("controls.no_control")
+    words = say.quoted(visible(family.marked.word))
+    said = {"words": words, "p": say.probability(controls.p_value(step)), "controls": say.whole(len(family.deciding))}
+    kind = family.fits if family.neutral else "others"
+    holds = "controls.supported" if controls.supports(step) else "controls.unsupported"
+    return f"{say.say(f'controls.{kind}', **said)} {say.say(holds, **said)}"
+
+
 def _probabilities(token: WrittenToken, say: Catalogue) -> tuple[str, str]:
     """With the words shown, and with them masked."""
     step = token.step
@@ -140,5 +163,6 @@ def row_of(token: WrittenToken, say: Catalogue) -> dict[str, str]:
         "shown": shown,
         "masked": masked,
         "effect": say.say(likelier, factor=say.factor(factor_of(token.log_ratio))),
+        "p": "" if token.controls is None else say.probability(token.controls.p_value(step.index)),
         "forced": say.say("page.forced") if step.forced else "",
     }

@@ -10,7 +10,7 @@ from functools import partial
 
 from app.report.bundle import digests_of
 from app.report.document import NAME, VERSION, ReportPart, digest_of
-from app.report.findings import Finding, counts, finding_of, lead, row_of
+from app.report.findings import Finding, beside, counts, finding_of, lead, row_of
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
 from app.shared.errors import ServiceError
@@ -198,6 +198,7 @@ def _sentences(audited: Audited, of_many: bool) -> Iterator[str]:
     """What is said under the finding: how many tokens, what was masked, thresholds and verdicts."""
     say, masked = catalogue(audited.statement.language), masked_words(audited.first.prompt, audited.first.spans)
     yield counts(audited.finding, say)
+    yield beside(audited.finding, say)
     if masked and not of_many:
         yield say.say("page.masked", words=named(masked, say))
     if audited.steps:

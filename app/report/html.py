@@ -10,7 +10,7 @@ from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import BranchPart, ReportPart, SummaryPart
 from app.report.drawings import steps_chart, strip
-from app.report.findings import counts, finding_of, lead, row_of
+from app.report.findings import beside, counts, finding_of, lead, row_of
 from app.report.tables import SessionData
 from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
 from app.shared.exported import page
@@ -66,6 +66,7 @@ def render(data: SessionData, report: ReportPart) -> str:
         digests=digests_of(report),
         lead=lead(finding, english),
         counts=counts(finding, english),
+        beside=beside(finding, english),
         strongest=[row_of(token, english) for token in finding.listed],
         stamp=words.stamp(report),
     )

@@ -122,6 +122,7 @@ def _past(loaded: Loaded, said: str) -> PastSession:
     # What pages read of a session without asking whether it is there.
     str(record.policy_settings["model_label"]), preview_from_json(record.policy_settings["preview"])
     computations_of(record), session_noise(record)
+    ids = {branch.path: branch.id for branch in report.branches}
     kept = {} if loaded.files is None or LOGITS_FILE not in loaded.files else logits_from(loaded.files[LOGITS_FILE])
     return PastSession(
         record=replace(record, warnings=(*record.warnings, said)),
@@ -134,6 +135,7 @@ def _past(loaded: Loaded, said: str) -> PastSession:
         },
         logits={place: logits.to_bytes() for place, logits in kept.items()},
         log=report.log,
+        controls={ids[part.branch]: part.controls for part in report.controls},
     )
 
 

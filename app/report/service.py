@@ -42,6 +42,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.stored_logits import holds_all
 from db.audits import SessionRecord
 from db.calibrations import CalibrationRecord, CalibrationsRepository
+from db.controls import ControlsRepository
 from db.imports import ImportsRepository
 from db.jobs import JobsRepository
 from db.prompt_sets import PromptSetsRepository
@@ -101,7 +102,7 @@ class ReportService:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._sessions = services[SessionsRepository]
-        self._imports = services[ImportsRepository]
+        self._imports, self._controls = services[ImportsRepository], services[ControlsRepository]
         self._verdicts = services[VerdictService]
         self._views = services[AuditViews]
         self._thresholds = services[Thresholds]
@@ -128,6 +129,7 @@ class ReportService:
                 branch.id: self._views.chain(record, chains[branch.id], branch.finished) for branch in listed
             },
             drift=None if drift is None else drift.status,
+            controls=self._controls.of_session(session_id),
         )
 
     def csv(self, session_id: int, branch_id: int | None = None) -> str:
@@ -230,7 +232,8 @@ class ReportService:
             with suppress(NotFoundError):
                 record, branches = self._sessions.get(number), self._sessions.branches(number)
                 chains = {branch.id: self._sessions.chain(branch.id) for branch in branches}
-                found.append(SessionData(record, branches, chains, self._verdicts.whole_history(number), {}, None))
+                log, controls = self._verdicts.whole_history(number), self._controls.of_session(number)
+                found.append(SessionData(record, branches, chains, log, {}, None, controls))
         if not found:
             raise ServiceError(f"The batch “{batch}” has no finished session to report; run it first.")
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.shared.audits import settings_from_json
 from app.shared.files import to_csv
@@ -15,6 +15,7 @@ from app.shared.thinking import STORED as STORED_MARKS
 from app.shared.thinking import step_parts
 from app.shared.verdicts import StandingVerdict, log_csv, owner_of, standing, verdict_at
 from coft_core.conformal.chain import ChainCertificate
+from coft_core.controls.result import Controls
 from coft_core.step_numbers import step_numbers
 from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
@@ -47,6 +48,9 @@ PART = "part"
 COUNTED = "certified_at"
 """Further column of sessions under thresholds: at how many steps of the row's chain a token is certified."""
 
+CONTROLS = ("effect", "effect_p", "controls")
+"""Further columns of sessions that compare: total variation, its p-value over the text, the number of controls."""
+
 CERTIFIED_IN = "certified_in"
 """Further column of tables whose tokens are certified in the factual reading alone."""
 
@@ -61,6 +65,7 @@ class SessionData:
     log: Sequence[AnnotationRecord]
     certificates: Mapping[int, ChainCertificate | None]
     drift: str | None
+    controls: Mapping[int, Controls] = field(default_factory=dict)
 
 
 def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
@@ -78,7 +83,8 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
             if whole_chains or owner.id == branch_id:
                 near = {"near_threshold": step.near_threshold(noise.nats)}
                 part = {PART: told[step.index]} if told else {}
-                rows.append({**common, **whole, **near, **_step_cells(step, owner, verdicts), **part})
+                compared = control_cells(data.controls.get(branch_id), step.index)
+                rows.append({**common, **whole, **near, **_step_cells(step, owner, verdicts), **part, **compared})
     # Tables of sessions without such parameters, or certified in both readings, keep the columns that they always had.
     further = [name for name, held in (("parameters", "parameters" in common), (CERTIFIED_IN, certified_alone(data)))
                if held]  # fmt: skip
@@ -87,7 +93,17 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     ranges = RANGES if any(step.noise is not None for chain in data.chains.values() for step in chain) else ()
     marked = (PART,) if STORED_MARKS in data.record.policy_settings else ()
     counted = (COUNTED,) if certificate.certified else ()
-    return to_csv((*COLUMNS, *computed, *further, *ranges, *marked, *counted), rows)
+    compared = CONTROLS if "controls" in data.record.policy_settings["settings"] else ()
+    return to_csv((*COLUMNS, *computed, *further, *ranges, *marked, *counted, *compared), rows)
+
+
+def control_cells(controls: Controls | None, step: int) -> dict[str, object]:
+    """The effect of the marked words at a step beside its controls; only their number, 0, where there are none."""
+    family = None if controls is None else controls.strongest(step)
+    if controls is None or family is None or not family.deciding:
+        return dict(zip(CONTROLS, (None, None, 0), strict=True))
+    values = (family.marked.effects[step], controls.p_value(step), len(family.deciding))
+    return dict(zip(CONTROLS, values, strict=True))
 
 
 def certified_alone(data: SessionData) -> bool:

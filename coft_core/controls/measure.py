@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from coft_core.policies.fusion import at_least_float32
 
 ROWS = 48
 """Rows of a batch at most."""
+Result = TypeVar("Result")
 EFFECT_DIGITS, RATIO_DIGITS = 5, 4
 """Digits after the point that are kept; p-values and e-values are computed from the kept numbers."""
 
@@ -57,12 +58,16 @@ def controls_of(
     Raises:
         PromptTooLongError: Prompt and chain exceed the model's context.
     """
-    steps = measuring(plan, tokens, neutral, others, words, watched, room)
+    return ended(measuring(plan, tokens, neutral, others, words, watched, room), told)
+
+
+def ended(work: Generator[float, None, Result], told: Callable[[float], object] | None = None) -> Result:
+    """What work comes to that tells its share as it goes."""
     while True:
         try:
-            share = next(steps)
+            share = next(work)
         except StopIteration as end:
-            return cast("Controls", end.value)
+            return cast("Result", end.value)
         if told is not None:
             told(share)
 

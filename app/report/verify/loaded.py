@@ -106,7 +106,7 @@ class Loaded:
 
     def data(self) -> SessionData:
         """The session as its tables are written from it; only where the branches hold together."""
-        chains = self._chains
+        chains, ids = self._chains, {branch.path: branch.id for branch in self.report.branches}
         finished = {branch.id: branch.finished for branch in self.report.branches}
         certificates = {key: self.chain_certificate(chain, finished[key]) for key, chain in chains.items()}
         return SessionData(
@@ -116,6 +116,7 @@ class Loaded:
             log=self.report.log,
             certificates=certificates,
             drift=self.report.drift,
+            controls={ids[part.branch]: part.controls for part in self.report.controls},
         )
 
 

@@ -49,6 +49,7 @@ CHECKS: tuple[Callable[[Loaded], Check], ...] = (
     steps.check_ranges,
     steps.check_chains,
     steps.check_summary,
+    steps.check_controls,
     check_logits,
 )
 """What is checked of the content, in this order; digests and tables come before."""

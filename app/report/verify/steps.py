@@ -402,3 +402,24 @@ def _check_listed(place: str, sizes: tuple[int, int], margins: Sequence[float], 
     yield same(place, "the size of the largest set", high, Within(low=possible))
     near = len(margins) - sure - refused - at_edges
     yield same(place, "how many tokens stand at the threshold within the noise", high - low, Within(low=near))
+
+
+@check("Controls")
+def check_controls(loaded: Loaded) -> Comparing:
+    """p-values and evidence follow from the effects, which belong to the steps of their branch."""
+    if not loaded.report.controls:
+        raise Skipped("the report has no controls")
+    chains, joint = loaded.chains(), loaded.settings.mask_layout == "joint"
+    for part in loaded.report.controls:
+        place, controls, chain = f"Controls of branch {part.branch}", part.controls, chains.get(part.branch, ())
+        yield same(place, "the evidence", controls.evidence, controls.computed(), 1e-9)
+        for family in controls.families:
+            rows = (family.marked, *family.neutral, *family.others)
+            lengths = {len(values) for row in rows for values in (row.effects, row.log_ratios)}
+            yield lengths == {controls.steps} and controls.steps <= len(chain), f"{place}: its rows differ in length."
+            yield all(0 <= value <= 1 for row in rows for value in row.effects), f"{place}: an effect is not a share."
+            yield same(place, f"the p-values of {family.family}", family.p_values, family.computed())
+            if joint and len(controls.families) == 1 and loaded.settings.policy == "coft":
+                for step, ratio in zip(chain, family.marked.log_ratios, strict=False):
+                    what, slack = f"the log ratio of step {step.index + 1}", 1e-3 + 2 * (step.noise or 1e-3)
+                    yield same(place, what, ratio, step.diagnostics.log_ratio, slack)
