@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
 
-from coft_core.controls.result import Controls
 from db.audits import batch_rows, branches, sessions
-from db.tables import METADATA, Store
-from db.types import AnyText, CompressedBytes, RealNumber
+from db.tables import METADATA, Store, columns, field_values
+from db.types import CompressedBytes
+
+
+@dataclass(frozen=True, slots=True)
+class ControlsRow:
+    """The controls of a branch: their data, and what is read of all sessions of a project together."""
+
+    key: str
+    evidence: float | None
+    data: bytes
+
 
 controls = sa.Table(
     "controls",
     METADATA,
     sa.Column("branch_id", sa.Integer, sa.ForeignKey("branches.id", ondelete="CASCADE"), primary_key=True),
-    # Read for all sessions of a project together, which the data is too large for.
-    sa.Column("key", AnyText, nullable=False),
-    sa.Column("evidence", RealNumber),
-    sa.Column("data", CompressedBytes, nullable=False),
+    *columns(ControlsRow, data=sa.Column("data", CompressedBytes, nullable=False)),
 )
-
-_DATA = TypeAdapter(Controls)
 
 
 class ControlsRepository(Store):
     """Keeps the newest controls of each branch."""
 
-    def keep(self, branch_id: int, found: Controls) -> None:
+    def keep(self, branch_id: int, row: ControlsRow) -> None:
         """Store the controls of a branch in place of earlier ones."""
         with self._database.writing() as connection:
             connection.execute(sa.delete(controls).where(controls.c.branch_id == branch_id))
-            insert_controls(connection, branch_id, found)
+            insert_controls(connection, branch_id, row)
 
-    def of_session(self, session_id: int) -> Mapping[int, Controls]:
-        """The controls of a session's branches that have any."""
+    def of_session(self, session_id: int) -> Mapping[int, bytes]:
+        """The data of the branches of a session that have controls."""
         query = (
             sa.select(controls.c.branch_id, controls.c.data)
             .join(branches, branches.c.id == controls.c.branch_id)
             .where(branches.c.session_id == session_id)
         )
         with self._database.reading() as connection:
-            return {branch: _DATA.validate_json(data) for branch, data in connection.execute(query)}
+            return dict(connection.execute(query).tuples().all())
 
     def evidence(self) -> list[float]:
         """The e-values of the prompts that were audited one by one, each prompt's first one, oldest first."""
@@ -61,7 +65,6 @@ class ControlsRepository(Store):
         return list(first.values())
 
 
-def insert_controls(connection: sa.Connection, branch_id: int, found: Controls) -> None:
+def insert_controls(connection: sa.Connection, branch_id: int, row: ControlsRow) -> None:
     """Store the controls of a branch that has none."""
-    row = {"branch_id": branch_id, "key": found.key, "evidence": found.evidence, "data": _DATA.dump_json(found)}
-    connection.execute(sa.insert(controls), row)
+    connection.execute(sa.insert(controls), {"branch_id": branch_id, **field_values(row, ControlsRow)})

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Select, insert, select
 
-from coft_core.controls.result import Controls
 from coft_core.types import Span, Step
 from db.audits import (
     BranchRecord,
@@ -22,7 +21,7 @@ from db.audits import (
 )
 from db.calibrations import BinRecord, CalibrationFields, add_calibration, calibrations
 from db.chains import insert_past_step
-from db.controls import insert_controls
+from db.controls import ControlsRow, insert_controls
 from db.library import session_tags
 from db.tables import Store, add_row, change_row, field_values, one_writer
 from db.types import ConflictError, JsonObject, NotFoundError
@@ -43,7 +42,7 @@ class PastSession:
     times: Mapping[tuple[int, int], datetime]
     logits: Mapping[tuple[int, int], bytes]
     log: Sequence[AnnotationRecord]
-    controls: Mapping[int, Controls] = field(default_factory=dict)
+    controls: Mapping[int, ControlsRow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, select, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, insert, inspect, select, text, update
 
 import db
 from db.database import ACCESS
@@ -16,6 +16,9 @@ from db.types import StoreError
 
 VERSION = "0026"
 """Of the tables; a change of them needs another one."""
+
+_ADDED: Mapping[str, tuple[str, ...]] = {"0025": ("controls",)}
+"""Tables that an earlier version of the store lacks; otherwise it is as it was."""
 
 _MAKING = 0x636F6674
 
@@ -36,16 +39,21 @@ _LEAVE = (
 
 
 def make_tables(engine: Engine) -> None:
-    """Make all tables in a database that has none of them, in one transaction; otherwise only look at their version."""
+    """Make the tables that a database lacks, in one transaction; otherwise only look at their version."""
     with engine.execution_options(**{ACCESS: "read"}).connect() as connection:
-        if _is_made(connection):
+        if _made(connection) == VERSION:
             return
     with engine.begin() as connection:
         # Two processes that start at once must not both make them.
         one_writer(connection, _MAKING)
-        if _is_made(connection):
+        made = _made(connection)
+        if made == VERSION:
             return
         every_table()
+        if made is not None:
+            METADATA.create_all(connection, [METADATA.tables[name] for name in _ADDED[made]], checkfirst=False)
+            connection.execute(update(_VERSION).values(version_num=VERSION))
+            return
         METADATA.create_all(connection, checkfirst=False)
         _VERSION.create(connection)
         for statement in _guards(connection.dialect.name):
@@ -67,17 +75,18 @@ def roots() -> list[str]:
     return sorted(name for name, table in every_table().items() if ACCOUNT in table.c and name not in SHARED)
 
 
-def _is_made(connection: Connection) -> bool:
+def _made(connection: Connection) -> str | None:
+    """The version of the tables; None where there are none."""
     if not inspect(connection).has_table(_VERSION.name):
-        return False
+        return None
     found = connection.scalar(select(_VERSION.c.version_num))
-    if found != VERSION:
+    if found != VERSION and found not in _ADDED:
         raise StoreError(
             f"The store {connection.engine.url.render_as_string()} was made by another version of the program (its "
             f"tables have the version {found}, this program reads {VERSION}); nothing was changed. Use the program "
             "that made it, or give another database."
         )
-    return True
+    return str(found)
 
 
 def _guards(dialect: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from app.hosting.model_host import ModelHost
 from app.hosting.rollouts import RolloutPool
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
+from app.shared.kept_controls import KeptControls
 from app.shared.kept_steps import WrittenChain, computation_json, write_chain
 from app.shared.metrics import Metrics
 from app.shared.planning import Detectors, Planner, rendering_of, without_calibration
@@ -32,7 +33,6 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.text.tokens import require_encodable
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
-from db.controls import ControlsRepository
 from db.sessions import SessionsRepository
 from db.types import CalibrationDeletedError, ConflictError
 
@@ -56,7 +56,7 @@ class LiveBranches:
     """Gives stored branches as live rollouts and stores what those write; the caller holds the session still."""
 
     def __init__(self, services: Services, planner: Planner, words: NeutralWords) -> None:
-        self._controls, self._words = services[ControlsRepository], words
+        self._controls, self._words = services[KeptControls], words
         self._sessions, self._host = services[SessionsRepository], services[ModelHost]
         self._detectors, self._pool = services[Detectors], services[RolloutPool]
         self._metrics, self._planner = services[Metrics], planner

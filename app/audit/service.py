@@ -32,6 +32,7 @@ from app.shared.audits import (
 )
 from app.shared.errors import ServiceError, in_one_sentence
 from app.shared.format import plural, quoted, signed
+from app.shared.kept_controls import KeptControls
 from app.shared.kept_steps import WrittenChain
 from app.shared.planning import Detectors, Planner, rendering_of, vanilla
 from app.shared.project_cache import InProject, ProjectCache, in_present
@@ -55,7 +56,6 @@ from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.text.thinking import named_marks
 from coft_core.types import Certificate, Span, Step
 from db.audits import BranchRecord, SessionRecord
-from db.controls import ControlsRepository
 from db.sessions import SessionsRepository
 
 TIMED_TOKENS = 8
@@ -84,7 +84,7 @@ class AuditService:
         thresholds, settings = services[Thresholds], services.settings
         marks = named_marks(settings.thinking_marks)
         self._planner = Planner(thresholds, self._detectors, self._host, settings.full_logits_kb, marks)
-        self._controls, self._words = services[ControlsRepository], neutral_words(settings)
+        self._controls, self._words = services[KeptControls], neutral_words(settings)
         self._live = LiveBranches(services, self._planner, self._words)
         self._views = services[AuditViews]
         self.model, self.loading = self._host.describe, self._host.loading
@@ -303,7 +303,7 @@ class AuditService:
     @property
     def evidence(self) -> Evidence:
         """What the prompts of this project that were audited one by one say together."""
-        return Evidence.of(self._controls.evidence())
+        return self._controls.evidence
 
     def refers(self, session_id: int) -> Callable[[str], bool]:
         """What tells whether a token names a marked word, or another word of a marked family."""

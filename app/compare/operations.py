@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from app.audit import operations as auditing
-from app.audit.operations import Audited, AuditOptions, DecodingOptions, print_audited, write_audited
+from app.audit.operations import Audited, AuditOptions, DecodingOptions, audited_json, print_audited, write_audited
 from app.batch.service import BatchService
 from app.compare.chains import (
     ChainSummary,
@@ -29,7 +29,7 @@ from app.compare.words import chain_names, summary_rows
 from app.prompts.rows import fields_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.json import chain_text, job_json, session_json, settings_json
+from app.shared.json import chain_text, job_json, settings_json
 from app.shared.needs import READ, WORK
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
@@ -198,7 +198,7 @@ def write_comparison(_: Services, comparison: Comparison, file: Path) -> str:
 
 
 def _audited_json(audited: Audited | Comparison) -> Json:
-    return session_json(audited.view) if isinstance(audited, Audited) else comparison_json(audited)
+    return audited_json(audited) if isinstance(audited, Audited) else comparison_json(audited)
 
 
 def _write_audited(wired: Services, audited: Audited | Comparison, file: Path) -> str:

@@ -17,6 +17,7 @@ from app.shared.audits import preview_from_json
 from app.shared.calibrations import bins_of, fields_of
 from app.shared.errors import ServiceError
 from app.shared.files import plain_json
+from app.shared.kept_controls import controls_row
 from app.shared.kept_steps import computations_of, session_noise
 from app.shared.wiring import Services
 from coft_core.errors import CoftError
@@ -135,7 +136,7 @@ def _past(loaded: Loaded, said: str) -> PastSession:
         },
         logits={place: logits.to_bytes() for place, logits in kept.items()},
         log=report.log,
-        controls={ids[part.branch]: part.controls for part in report.controls},
+        controls={ids[part.branch]: controls_row(part.controls) for part in report.controls},
     )
 
 

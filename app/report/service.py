@@ -34,6 +34,7 @@ from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.formal_reports import AuditedBatch, Statement
+from app.shared.kept_controls import KeptControls
 from app.shared.planning import detector_parts, stored_list
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
@@ -42,7 +43,6 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.stored_logits import holds_all
 from db.audits import SessionRecord
 from db.calibrations import CalibrationRecord, CalibrationsRepository
-from db.controls import ControlsRepository
 from db.imports import ImportsRepository
 from db.jobs import JobsRepository
 from db.prompt_sets import PromptSetsRepository
@@ -102,7 +102,7 @@ class ReportService:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._sessions = services[SessionsRepository]
-        self._imports, self._controls = services[ImportsRepository], services[ControlsRepository]
+        self._imports, self._controls = services[ImportsRepository], services[KeptControls]
         self._verdicts = services[VerdictService]
         self._views = services[AuditViews]
         self._thresholds = services[Thresholds]

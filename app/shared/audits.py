@@ -17,7 +17,7 @@ from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.part import Certifiable, Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
-from coft_core.controls.result import NEUTRAL
+from coft_core.controls import NEUTRAL
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.base import Parameter
 from coft_core.types import Span, Step

@@ -17,8 +17,9 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
+from coft_core.controls import NEUTRAL, OTHERS
 from coft_core.controls.placebos import FamilyPlacebos, Pair, Placebo, placebos_of
-from coft_core.controls.result import NEUTRAL, OTHERS, Controls, Effects, FamilyControls
+from coft_core.controls.result import Controls, Effects, FamilyControls
 from coft_core.controls.words import NeutralWords, shipped_words
 from coft_core.decode.plan import Plan
 from coft_core.errors import InvalidInputError

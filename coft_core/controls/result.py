@@ -6,12 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+
 from coft_core.controls.statistics import e_value, rank_of, step_down
 
-NEUTRAL = 39
-"""Comparable words: p can fall to 1 / 40."""
-OTHERS = 19
-"""Other words of the prompt that are masked."""
 LEVEL = 0.05
 """p-values up to this support a finding."""
 
@@ -84,6 +82,15 @@ class Controls:
     families: tuple[FamilyControls, ...]
     key: str = ""
     evidence: float | None = None
+
+    def to_json(self) -> bytes:
+        """As it is stored."""
+        return TypeAdapter(Controls).dump_json(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Controls:
+        """What :meth:`to_json` gave."""
+        return TypeAdapter(Controls).validate_json(data)
 
     def computed(self) -> float | None:
         """An e-value for "no marked word does more than comparable words", the mean over the families that have any.

@@ -15,6 +15,7 @@ from db.batches import BatchesRepository
 from db.calibrations import BinRecord, CalibrationsRepository
 from db.chains import steps
 from db.comparisons import ComparisonsRepository
+from db.controls import ControlsRepository, ControlsRow
 from db.database import Database
 from db.evaluations import EvaluationCalibrationRecord, EvaluationItemRecord, EvaluationsRepository
 from db.jobs import JobsRepository, LedgersRepository
@@ -56,6 +57,7 @@ def fill(database: Database) -> int:
     ComparisonsRepository(database).add("comparison", prompts.id, [batch.id])
     UserListsRepository(database).add("list", "d", [UserTerm("term", "race", False)])
     SwapsRepository(database).add({}, b"data")
+    ControlsRepository(database).keep(session.active_branch_id, ControlsRow("key", 1.0, b"data"))
     evaluations = EvaluationsRepository(database)
     evaluation = evaluations.add("evaluation", {}, {})
     item = EvaluationItemRecord(suite="s", method="m", seed=1, place=0, item="i", key="key")

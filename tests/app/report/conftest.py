@@ -19,6 +19,7 @@ from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import CalibrationStore
 from app.shared.wiring import Services
+from coft_core.controls.measure import ended
 from coft_core.types import Span
 from tests.conftest import flat_sets_say_something, load_tiny, prompt_set_csv, verifier
 
@@ -99,6 +100,7 @@ def audited(tmp_path_factory):
             "empty": wired[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS, "empty")).session_id,
         }
         wired[CalibrationService].delete(gone)
+        ended(wired[AuditService].comparing(sessions["joint"]))
         judge(wired, sessions["joint"])
         bundles = {name: wired[ReportService].bundle(number) for name, number in sessions.items()}
         making.close()

@@ -106,6 +106,10 @@ def step_of(report, index=3):
     return report["branches"][0]["steps"][index]
 
 
+def controls_of(report):
+    return report["controls"][0]["controls"]
+
+
 PLACE = "Branch 0, step 4"
 FORGERIES = (
     (
@@ -117,6 +121,9 @@ FORGERIES = (
         (lambda r: step_of(r).update(set_size=0), "Fallbacks, choices and sets", PLACE),
         (lambda r: r["log"][0].update(verdict="fair"), "Verdict log", "Entry 1 was changed"),
         (lambda r: r["summary"][0].update(certified=99), "Summary numbers", "Summary of branch 0: certified"),
+        (lambda r: controls_of(r).update(evidence=40.0), "Controls", "the evidence is stated as 40"),
+        (lambda r: controls_of(r)["families"][0]["p_values"].__setitem__(0, 0.001), "Controls", "the p-values"),
+        (lambda r: controls_of(r)["families"][0]["marked"]["effects"].pop(), "Controls", "rows differ in length"),
         (lambda r: r["summary"][0].update(largest_log_ratio=0.0), "Summary numbers", "largest_log_ratio"),
         (lambda r: r["summary"][0]["chain"]["sequence"].update(tau=0.5), "Certificates of whole chains", "Branch 0"),
         (lambda r: r["thresholds"]["families"][0]["bins"][0].update(log_tau=-0.1), "Thresholds by step", "bin 1"),
