@@ -2,43 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import chain, combinations, product
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from app.shared.files import to_csv
-from app.swap.types import VIEWS, SwapGap, SwapResult, SwapToken
+from app.swap.types import (
+    CONTROL_VIEWS,
+    VIEWS,
+    SwapControls,
+    SwapDifference,
+    SwapGap,
+    SwapGroup,
+    SwapResult,
+    SwapRow,
+    SwapToken,
+)
+from app.swap.variants import ControlVariant
+from coft_core.controls.statistics import GroupDifference, between_groups
 from coft_core.decode.plan import Plan
-from coft_core.model.branches import BranchBatch
+from coft_core.model.group import score_branches
 from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Past
 
 Distributions = Mapping[str, Tensor]
 """Probabilities of every token by view, ``(V,)`` float64 on the host."""
 
 
-def distributions_at(prepared: Plan, tokens: Sequence[int]) -> dict[str, Tensor]:
-    """The policy's views of the token that follows a chain, before top-k and top-p."""
-    branches = prepared.policy.branches(prepared.prompt)
-    batch = BranchBatch(prepared.model, [branch.input_ids for branch in branches])
-    try:
-        for token_id in tokens:
-            batch.append(torch.full((batch.row_count,), token_id))
-        with torch.inference_mode():
-            logits = batch.logits()[None]  # (1, B, V)
-            views = prepared.policy.views(logits, len(tokens), tuple(branch.name for branch in branches))
-            views_of_step = {
-                "factual": views.log_p_factual,
-                "fused": views.log_p_fused,
-                "masked": views.log_p_masked,
-            }  # (1, V)
-            if views.certified is not None:
-                views_of_step["drawn"] = _restricted(views.log_p_fused, views.certified)
-            return {name: log_p[0].double().cpu().softmax(-1) for name, log_p in views_of_step.items()}  # (V,)
-    finally:
-        batch.close()
+@torch.inference_mode()
+def distributions_at(plans: Sequence[Plan], tokens: Sequence[int]) -> list[dict[str, Tensor]]:
+    """Each plan's views of the token that follows its prompt and a text, before top-k and top-p.
+
+    The plans have one policy and its models; rows that several have in common are run once.
+    """
+    policy = plans[0].policy
+    back, before = (tuple(tokens), ()) if policy.looks_back else ((), tuple(tokens))
+    branches = [
+        [replace(branch, input_ids=(*branch.input_ids, *before)) for branch in plan.policy.branches(plan.prompt)]
+        for plan in plans
+    ]
+    places = {row: place for place, row in enumerate(dict.fromkeys(chain.from_iterable(branches)))}
+    logits = score_branches(plans[0].all_models, tuple(places), (*back, 0))  # (C, R, V)
+    return [
+        _views(plan, logits[:, [places[row] for row in rows]], tuple(row.name for row in rows), tokens, back)
+        for plan, rows in zip(plans, branches, strict=True)
+    ]
+
+
+def _views(
+    plan: Plan, logits: Tensor, names: tuple[str, ...], tokens: Sequence[int], back: Sequence[int]
+) -> dict[str, Tensor]:
+    """The views of a plan's last step, ``(C, B, V)``; policies that look back remember the steps before it."""
+    memory = None
+    for token_id, row in zip(back, logits, strict=False):
+        memory = plan.policy.remember(memory, row, token_id, names)
+    past = Past(plan.model, plan.prompt, tuple(tokens), memory)
+    views = plan.policy.views(logits[-1:], len(tokens), names, [past])
+    log_p = {"factual": views.log_p_factual, "fused": views.log_p_fused, "masked": views.log_p_masked}  # (1, V)
+    if views.certified is not None:
+        log_p["drawn"] = _restricted(views.log_p_fused, views.certified)
+    return {name: values[0].double().cpu().softmax(-1) for name, values in log_p.items()}  # (V,)
 
 
 def gaps_between(variants: Sequence[Distributions]) -> tuple[SwapGap, ...]:
@@ -85,29 +112,115 @@ def _spread(values: Sequence[float]) -> float:
     return max(values) - min(values)
 
 
-SwapTable = Literal["tokens", "distances"]
+def controls_of(
+    names: Sequence[str],
+    rows: Sequence[ControlVariant],
+    found: Sequence[Distributions],
+    candidates: Sequence[SwapToken],
+) -> SwapControls:
+    """Groups, by their names, beside their words and wordings, from each row's probabilities of the candidates."""
+    model = torch.stack([row["factual"] for row in found])  # (R, C)
+    policy = torch.stack([row.get("drawn", row["fused"]) for row in found])  # (R, C)
+    varying = model[[not row.is_wording for row in rows]].std(0, correction=0)  # (C,)
+    chosen = varying.argsort(descending=True, stable=True)[:COMPARED].tolist()
+    values = zip(rows, model[:, chosen].tolist(), policy[:, chosen].tolist(), strict=True)
+    shown = [(row, SwapRow(row.word, tuple(alone), tuple(guided))) for row, alone, guided in values]
 
-TOKEN_COLUMNS = ("step", "token_id", "token", "variant", "view", "probability")
-DISTANCE_COLUMNS = ("step", "first", "second", "view", "total_variation")
+    def of(place: int, is_wording: bool) -> tuple[SwapRow, ...]:
+        return tuple(one for row, one in shown if (row.group, row.is_wording) == (place, is_wording))
+
+    groups = tuple(SwapGroup(name, of(place, False), of(place, True)) for place, name in enumerate(names))
+
+    def apart(a: int, b: int, view: str) -> GroupDifference:
+        first, second = ([getattr(row, view)[0] for row in groups[place].members] for place in (a, b))
+        return between_groups([first], [second])
+
+    return SwapControls(
+        tuple(candidates[place].token_id for place in chosen),
+        tuple(candidates[place].token for place in chosen),
+        groups,
+        tuple(
+            SwapDifference(a, b, apart(a, b, "factual"), apart(a, b, "policy"))
+            for a, b in combinations(range(len(groups)), 2)
+        ),
+    )
+
+
+COMPARED = 2
+"""Tokens whose probabilities are kept for every word; the first is tested."""
+
+SwapTable = Literal["tokens", "distances", "words", "groups"]
+
+COLUMNS: Mapping[SwapTable, tuple[str, ...]] = {
+    "tokens": ("step", "token_id", "token", "variant", "view", "probability"),
+    "distances": ("step", "first", "second", "view", "total_variation"),
+    "words": ("step", "token_id", "token", "group", "kind", "word", "view", "probability"),
+    "groups": ("step", "token_id", "token", "first", "second", "view", "difference", "low", "high", "within",
+               "between_wordings", "p_value", "ways", "exact", "found"),
+}  # fmt: skip
 
 
 def swap_csv(result: SwapResult, table: SwapTable) -> str:
-    """A table as RFC 4180 text; steps count from 1."""
-    step, labels = result.answer_step + 1, [outcome.variant.label for outcome in result.outcomes]
-    rows: list[tuple[object, ...]]
-    if table == "tokens":
-        columns: tuple[str, ...] = TOKEN_COLUMNS
-        rows = [
-            (step, token.token_id, token.token, label, view, probability)
-            for token in result.tokens
-            for view in result.views
-            for label, probability in zip(labels, token.probabilities[view], strict=True)
-        ]
-    else:
-        columns = DISTANCE_COLUMNS
-        rows = [
-            (step, labels[gap.first], labels[gap.second], view, gap.distances[view])
-            for gap in result.gaps
-            for view in result.views
-        ]
-    return to_csv(columns, (dict(zip(columns, row, strict=True)) for row in rows))
+    """A table as RFC 4180 text; steps count from 1. Without controls their tables have no rows."""
+    rows = (dict(zip(COLUMNS[table], (result.answer_step + 1, *row), strict=True)) for row in _ROWS[table](result))
+    return to_csv(COLUMNS[table], rows)
+
+
+def _token_rows(result: SwapResult) -> Iterator[tuple[object, ...]]:
+    for token in result.tokens:
+        for view in result.views:
+            for outcome, probability in zip(result.outcomes, token.probabilities[view], strict=True):
+                yield token.token_id, token.token, outcome.variant.label, view, probability
+
+
+def _distance_rows(result: SwapResult) -> Iterator[tuple[object, ...]]:
+    labels = [outcome.variant.label for outcome in result.outcomes]
+    for gap in result.gaps:
+        for view in result.views:
+            yield labels[gap.first], labels[gap.second], view, gap.distances[view]
+
+
+def _word_rows(result: SwapResult) -> Iterator[tuple[object, ...]]:
+    if (controls := result.controls) is None:
+        return
+    for group in controls.groups:
+        kinds = [*(("word", row) for row in group.members), *(("wording", row) for row in group.wordings)]
+        for (kind, row), view in product(kinds, CONTROL_VIEWS):
+            for token_id, token, p in zip(controls.token_ids, controls.tokens, getattr(row, view), strict=True):
+                yield token_id, token, group.name, kind, row.word, view, p
+
+
+def _group_rows(result: SwapResult) -> Iterator[tuple[object, ...]]:
+    if (controls := result.controls) is not None:
+        for item, view in product(controls.differences, CONTROL_VIEWS):
+            yield tuple(difference_numbers(controls, item, view).values())
+
+
+def difference_numbers(controls: SwapControls, item: SwapDifference, view: str) -> dict[str, object]:
+    """A difference between groups with everything that it is compared with; what was not tested is None."""
+    found, p_value = getattr(item, view), controls.p_value(item, view)
+    tested = asdict(found) if p_value is not None else dict.fromkeys(("low", "high", "within", "ways", "exact"))
+    return {
+        "token_id": controls.token_ids[0],
+        "token": controls.tokens[0],
+        "first": controls.groups[item.first].name,
+        "second": controls.groups[item.second].name,
+        "view": view,
+        "difference": found.difference,
+        "low": tested["low"],
+        "high": tested["high"],
+        "within": tested["within"],
+        "between_wordings": controls.between_wordings(item, view),
+        "p_value": p_value,
+        "ways": tested["ways"],
+        "exact": tested["exact"],
+        "found": controls.state(item, view),
+    }
+
+
+_ROWS: Mapping[SwapTable, Callable[[SwapResult], Iterator[tuple[object, ...]]]] = {
+    "tokens": _token_rows,
+    "distances": _distance_rows,
+    "words": _word_rows,
+    "groups": _group_rows,
+}

@@ -11,24 +11,29 @@ import typer
 from app.audit.operations import DecodingOptions
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
-from app.shared.files import write_text
+from app.shared.files import decode, read_bytes, write_text
 from app.shared.needs import WORK
 from app.shared.operations import Json, Progress, Read, checked, command, operation, record
 from app.shared.policies import policy_name
 from app.shared.settings_json import USUAL, Settings, spans_from_json
 from app.shared.terminal import POLICY_KEYS, spans_of
 from app.shared.wiring import Services
-from app.swap.distributions import swap_csv
+from app.swap.distributions import COLUMNS, difference_numbers, swap_csv
 from app.swap.service import SwapService
-from app.swap.types import SwapChain, SwapRequest, SwapResult
+from app.swap.types import CONTROL_VIEWS, SwapChain, SwapRequest, SwapResult
+from app.swap.variants import words_from
+from app.swap.words import finding
 from coft_core.step_numbers import step_numbers
 
 SHOWN = 8
 """Candidates whose probabilities are printed."""
 
+MOST_BYTES = 1_000_000
+"""Bytes of a file of words."""
+
 OPTIONS = (
     "pronouns", "groups", "group_pronouns", "category", "targets", "roles", "include_original", "max_new_tokens",
-    "step", "top",
+    "step", "top", "members", "paraphrases",
 )  # fmt: skip
 """What programs say of an exchange."""
 
@@ -46,7 +51,11 @@ def exchange_from_json(given: Json | None) -> SwapRequest:
         raise ServiceError(f"There is no option {unknown[0]!r}; the options are {', '.join(OPTIONS)}.")
     step = checked("The option step", int, named.pop("step", 1))
     roles = checked("The option roles", dict[int, str], named.pop("roles", {}))
-    return record(SwapRequest, named, what="option", prompt="", answer_step=step - 1, roles=tuple(roles.items()))
+    members = checked("The option members", dict[str, tuple[str, ...]], named.pop("members", {}))
+    return record(
+        SwapRequest, named, what="option", prompt="", answer_step=step - 1, roles=tuple(roles.items()),
+        members=tuple(members.items()),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +71,13 @@ class SwapOptions(DecodingOptions):
 
 def _names(text: str | None) -> tuple[str, ...]:
     return () if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def _lists(file: Path | None) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
+    """Words by group, and paraphrases, of a file."""
+    return (
+        ((), ()) if file is None else words_from(decode(read_bytes(file, file.name, MOST_BYTES), file.name), file.name)
+    )
 
 
 def swap_json(result: SwapResult) -> dict[str, Any]:
@@ -86,7 +102,24 @@ def swap_json(result: SwapResult) -> dict[str, Any]:
         ],
         "largest": {view: result.largest(view) for view in result.views},
         "mean": {view: result.mean(view) for view in result.views},
+        "controls": controls_json(result),
         "notes": list(result.notes),
+    }
+
+
+def controls_json(result: SwapResult) -> dict[str, Any]:
+    """What a difference between groups is compared with, and what it is found to be."""
+    controls = result.controls
+    if controls is None:
+        return {"found": "no control", "sentence": finding(result).text}
+    return {
+        "found": controls.state(controls.headline),
+        "sentence": finding(result).text,
+        "tokens": list(controls.tokens),
+        "groups": [asdict(group) for group in controls.groups],
+        "differences": [
+            difference_numbers(controls, item, view) for item in controls.differences for view in CONTROL_VIEWS
+        ],
     }
 
 
@@ -96,8 +129,8 @@ def _chain_json(chain: SwapChain) -> dict[str, Any]:
 
 
 def _write(_: Services, result: SwapResult, folder: Path) -> str:
-    """Write tokens.csv and distances.csv into this folder."""
-    paths = [write_text(folder / f"{table}.csv", swap_csv(result, table)) for table in ("tokens", "distances")]
+    """Write tokens.csv, distances.csv, words.csv and groups.csv into this folder."""
+    paths = [write_text(folder / f"{table}.csv", swap_csv(result, table)) for table in COLUMNS]
     return f"Tables: {', '.join(str(path) for path in paths)}"
 
 
@@ -119,8 +152,9 @@ def _print(result: SwapResult) -> None:
         for token in result.tokens[:SHOWN]:
             shares = "".join(f"{share:8.3f}" for share in token.probabilities[view])
             print(f"{token.token.strip() or token.token!r:<16.16}{shares}")
-    print()
-    for note in result.notes:
+    found = finding(result)
+    print(f"\n{found.text}")
+    for note in (*found.notes, *result.notes):
         print(f"Note: {note}")
 
 
@@ -141,13 +175,14 @@ def swap_attribute(
         exchange: What takes the place of what: pronouns (some of she, he, they), groups (words), group_pronouns
             (one a group, or null), category (family that the groups replace), targets (starts of the spans that
             are replaced), roles (role by start of a pronoun), include_original, max_new_tokens, step (the compared
-            token, from 1), top (candidates a variant).
+            token, from 1), top (candidates a variant), members (words by group, in place of the lists' own),
+            paraphrases (wordings of the prompt that hold its marked words).
         spans: Sensitive spans; without them the detector finds them.
         settings: Those of start_audit.
 
     Returns:
-        variants (each with its chains, policy and vanilla), step, and distances between the variants in the
-        factual, the masked and the fused view.
+        variants (each with its chains, policy and vanilla), step, distances between the variants in the factual,
+        the masked and the fused view, and controls: each group's words and wordings, differences with p-values.
     """
     request = replace(exchange, prompt=prompt, settings=settings, spans=spans_from_json(spans))
     return wired[SwapService].compare(request, progress)
@@ -163,6 +198,7 @@ def swap(
     group_pronouns: str | None = None,
     family: str | None = None,
     without_original: bool = False,
+    members: Path | None = None,
     spans: str | None = None,
     answer: int = 1,
     top: int = DEFAULT.top,
@@ -175,25 +211,29 @@ def swap(
     Args:
         prompt: the text to continue
         pronouns: pronouns to put in place, e.g. she,he,they
-        groups: groups to put in place, separated by commas
+        groups: groups to put in place, separated by commas; default: the first word of each group of --members
         group_pronouns: pronouns that go with each group, or '-' for none
         family: family whose words the groups replace (default: the only one masked)
         without_original: leave out the prompt as typed
+        members: CSV file with the columns group and word (words that stand for each group), or paraphrase, or all
         spans: sensitive spans as JSON [[start, end, category], ...]; default: detected
         answer: token that is compared, from 1
         top: candidates of each variant
         policy: method that is compared with vanilla decoding; 'policies' lists them
     """
+    lists, paraphrases = _lists(members)
     exchange = SwapRequest(
         prompt=prompt,
         pronouns=_names(pronouns),
-        groups=_names(groups),
+        groups=_names(groups) or (() if pronouns else tuple(words[0] for _, words in lists)),
         group_pronouns=tuple(None if name == "-" else name for name in _names(group_pronouns)),
         category=family,
         include_original=not without_original,
         max_new_tokens=options.steps,
         answer_step=answer - 1,
         top=top,
+        members=lists,
+        paraphrases=paraphrases,
     )
     (settings,) = options.decoding(wired, policy)
     return swap_attribute.call(wired, prompt, exchange, spans_of(spans), settings, progress=progress)

@@ -39,12 +39,12 @@ from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 from app.swap.service import SwapCancelled, SwapService
 from app.swap.types import SwapRequest, SwapResult, SwapTargets
-from app.swap.variants import swap_targets
+from app.swap.variants import swap_targets, words_from
 from app.swap.words import form_message, progress_message, result_message, swap_request
 from coft_core.errors import CalibrationMismatch
 from db.types import JsonObject, NotFoundError
 
-SCRIPT = "coft.swap.mount(trigger, props, watch, ['open', 'look', 'run', 'cancel', 'at', 'audit', 'table'])"
+SCRIPT = "coft.swap.mount(trigger, props, watch, ['open', 'look', 'run', 'cancel', 'at', 'audit', 'table', 'lists'])"
 USUAL_LENGTH = 12
 LONGEST = 256
 FRAME_SECONDS = 0.15
@@ -82,7 +82,14 @@ class SwapHandlers(DraftHandlers):
         """Say what of the prompt can be replaced, and show the variants as chosen."""
         request, targets = self._request(event, without_parameters(values))
         variants = or_refusal(lambda: self._swaps.variants(request))
-        return reply(event, form_message(targets, request.category, variants))
+        groups = () if isinstance(variants, str) or not request.groups else self._swaps.groups(request)
+        return reply(event, form_message(targets, request.category, variants, groups))
+
+    @shown_to(READ)
+    def lists(self, event: gr.EventData) -> Message:
+        """Read a file of words for groups, or of paraphrases."""
+        members, paraphrases = words_from(str(event.text), "The file")
+        return reply(event, {"kind": "lists", "members": dict(members), "paraphrases": paraphrases})
 
     @shown_stream
     def run(self, event: gr.EventData, *values: object) -> Iterator[Message | str]:
@@ -173,5 +180,6 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         "at": On(handlers.at, stage),
         "audit": On(handlers.audit, stage, settings=GENERATING),
         "table": On(handlers.table, file),
+        "lists": On(handlers.lists, stage),
     }
     downloaded(wire(stage, events, MULTIPLE)["table"], "swap-file")

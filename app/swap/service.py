@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 
@@ -31,6 +31,7 @@ from app.swap.distributions import (
     Distributions,
     SwapTable,
     candidates_of,
+    controls_of,
     distributions_at,
     gaps_between,
     swap_csv,
@@ -38,16 +39,18 @@ from app.swap.distributions import (
 )
 from app.swap.types import (
     SwapChain,
+    SwapControls,
     SwapOutcome,
     SwapProgress,
     SwapRequest,
     SwapResult,
+    SwapToken,
 )
-from app.swap.variants import swap_notes, swap_variants
+from app.swap.variants import ComparedGroup, compared_groups, control_variants, swap_notes, swap_variants
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan
-from coft_core.types import Step
+from coft_core.types import Span, Step
 from db.swaps import SwapsRepository
 from db.types import JsonObject
 
@@ -67,7 +70,7 @@ class SwapWatch:
     length: int
     stop: Event = field(default_factory=Event)
 
-    def told(self, chain: int, tokens: int, label: str, decoding: str) -> SwapProgress:
+    def told(self, chain: int, tokens: float, label: str, decoding: str) -> SwapProgress:
         """How far it is after so many chains, and so many tokens of the current one."""
         self.check()
         return SwapProgress(self.number, (chain + tokens / self.length) / self.chains, label, decoding)
@@ -108,6 +111,10 @@ def _bytes_of(kept: KeptSwap) -> bytes:
 
 
 MOST_CANDIDATES = 50
+ROWS = 16
+"""Variants whose compared token is read in one forward."""
+COMPARABLE = "other words for each group, other wordings"
+"""What a comparison is at while it reads its controls."""
 
 
 class SwapService:
@@ -126,8 +133,16 @@ class SwapService:
 
     def variants(self, request: SwapRequest) -> tuple[Variant, ...]:
         """The variants that a request compares, for reading and correcting; needs no model."""
-        spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
-        return swap_variants(request, spans)
+        return swap_variants(request, self._spans(request))
+
+    def groups(self, request: SwapRequest) -> tuple[ComparedGroup, ...]:
+        """The groups that the variants belong to with the words that are their controls; none without controls."""
+        return compared_groups(request, self._spans(request)) if request.settings.controls else ()
+
+    def _spans(self, request: SwapRequest) -> tuple[Span, ...]:
+        if request.spans is not None:
+            return request.spans
+        return tuple(self._audits.detect(request.prompt, request.settings))
 
     def compare(self, request: SwapRequest, progress: Progress | None = None) -> SwapResult:
         """Run every variant under vanilla decoding and under the policy, and compare one step's distributions."""
@@ -146,6 +161,7 @@ class SwapService:
         token.
         """
         _check(request)
+        request = replace(request, spans=self._spans(request))
         variants = self.variants(request)
         length = max(request.max_new_tokens, request.answer_step + 1)
         # Another step may be read, and a chain begun as a session, on another day.
@@ -154,14 +170,17 @@ class SwapService:
         plans = self._plans(variants, settings)
         first = _masked_ids(plans[0][1])
         outcomes, distributions = [], []
-        with self._watched(2 * len(variants), length) as watch:
+        parts = 2 * len(variants) + bool(settings.controls)
+        with self._watched(parts, length) as watch:
             for index, (variant, pair) in enumerate(zip(variants, plans, strict=True)):
                 alone = yield from self._chain(pair[0], variant, vanilla(settings), watch, 2 * index)
                 guided = yield from self._chain(pair[1], variant, settings, watch, 2 * index + 1)
                 tokens = len(pair[1].prompt.factual_ids)
                 outcomes.append(SwapOutcome(variant, alone, guided, _masked_ids(pair[1]) == first, tokens))
                 distributions.append(self._distributions(pair, outcomes[-1], request.answer_step))
-            yield self._result(watch.number, replace(request, settings=settings), outcomes, distributions)
+            request, tokens = replace(request, settings=settings), self._candidates(request, distributions)
+            controls = yield from self._controls(request, outcomes, tokens, watch)
+            yield self._result(watch.number, request, outcomes, distributions, controls)
 
     def cancel(self, number: int) -> None:
         """End a running comparison after its current token; one that has ended stays as it is."""
@@ -181,7 +200,9 @@ class SwapService:
         distributions = [
             self._distributions(pair, outcome, answer_step) for pair, outcome in zip(plans, outcomes, strict=True)
         ]
-        result = self._result(number, request, outcomes, distributions)
+        tokens = self._candidates(request, distributions)
+        controls = _drained(self._controls(request, outcomes, tokens, SwapWatch(number, len(outcomes) * 2 + 1, 1)))
+        result = self._result(number, request, outcomes, distributions, controls)
         if kept.key:
             self._swaps.write(kept.key, _bytes_of(kept))
         return result
@@ -224,10 +245,35 @@ class SwapService:
 
         def read(plan: Plan, chain: SwapChain) -> Distributions:
             prefix = _prefix(chain, outcome.variant, answer_step)
-            return self._host.memory.run(reserved_bytes(plan, len(prefix)), partial(distributions_at, plan, prefix))
+            work = partial(distributions_at, [plan], prefix)
+            return self._host.memory.run(reserved_bytes(plan, len(prefix)), work)[0]
 
         vanilla, policy = plans
         return {**read(policy, outcome.policy), "factual": read(vanilla, outcome.vanilla)["factual"]}
+
+    def _candidates(self, request: SwapRequest, distributions: Sequence[Distributions]) -> tuple[SwapToken, ...]:
+        return candidates_of(distributions, request.top, self._host.get(request.settings.model))
+
+    def _controls(
+        self, request: SwapRequest, outcomes: Sequence[SwapOutcome], tokens: Sequence[SwapToken], watch: SwapWatch
+    ) -> Generator[SwapProgress, None, SwapControls | None]:
+        """The compared token with other words for each group and with other wordings, all after the first text."""
+        settings, groups = request.settings, self.groups(request)
+        if not groups:
+            return None
+        rows = tuple(control_variants(request, self._spans(request)))
+        before, ids = (
+            _prefix(outcomes[0].vanilla, outcomes[0].variant, request.answer_step),
+            [t.token_id for t in tokens],
+        )
+        plan, found = partial(self._planner.plan, prompted(self._host.get(settings.model), settings)), []
+        for start in range(0, len(rows), ROWS):
+            yield watch.told(2 * len(outcomes), watch.length * start / len(rows), COMPARABLE, settings.policy)
+            plans = [plan(row.variant.prompt, row.variant.spans, settings) for row in rows[start : start + ROWS]]
+            size = sum(reserved_bytes(each, len(before)) for each in plans)
+            read = self._host.memory.run(size, partial(distributions_at, plans, before), watch.waits)
+            found += [{view: p[ids] for view, p in views.items()} for views in read]
+        return controls_of([group.name for group in groups], rows, found, tokens)
 
     def _result(
         self,
@@ -235,15 +281,17 @@ class SwapService:
         request: SwapRequest,
         outcomes: Sequence[SwapOutcome],
         distributions: Sequence[Distributions],
+        controls: SwapControls | None,
     ) -> SwapResult:
         result = SwapResult(
             outcomes=tuple(outcomes),
             views=views_of(distributions),
             answer_step=request.answer_step,
-            tokens=candidates_of(distributions, request.top, self._host.get(request.settings.model)),
+            tokens=self._candidates(request, distributions),
             gaps=gaps_between(distributions),
             notes=tuple(swap_notes(request, outcomes)),
             number=number,
+            controls=controls,
         )
         with self._lock:
             self._kept.setdefault(number, KeptSwap(request, {})).steps[result.answer_step] = result
@@ -294,6 +342,15 @@ class SwapService:
             )
         finally:
             self._pool.drop({key})
+
+
+def _drained(work: Generator[object, None, SwapControls | None]) -> SwapControls | None:
+    """What work comes to of whose progress nobody is told."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            return cast(SwapControls | None, ended.value)
 
 
 def _check(request: SwapRequest) -> None:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.exchanges import Variant
+from coft_core.controls.result import LEVEL
+from coft_core.controls.statistics import GroupDifference
 from coft_core.types import Span, Step
 
 VIEWS = ("factual", "fused", "drawn", "masked")
 """Views whose distributions are compared: the model alone; fused; what the policy draws from; the masked prompt."""
+
+CONTROL_VIEWS = ("factual", "policy")
+"""Readings in which groups are compared with their words: the model alone, and what the policy draws from."""
+
+ControlState = Literal["no control", "group", "word", "wording"]
+"""What a difference is: of the group; no larger than chance among words; no larger than between wordings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,9 @@ class SwapRequest:
     max_new_tokens: int = 12
     answer_step: int = 0
     top: int = 8
+    # Words for groups by their names, in place of the lists', and wordings of the prompt in place of those by rules.
+    members: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    paraphrases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +136,82 @@ class SwapGap:
 
 
 @dataclass(frozen=True, slots=True)
+class SwapRow:
+    """How likely each of the compared tokens is with one word or wording, for the model alone and with the policy."""
+
+    word: str
+    factual: tuple[float, ...]
+    policy: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwapGroup:
+    """A group with its words, of which the first is the variant's, and with other wordings of that variant."""
+
+    name: str
+    members: tuple[SwapRow, ...]
+    wordings: tuple[SwapRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwapDifference:
+    """How far two groups are apart, by their places; see :func:`coft_core.controls.statistics.between_groups`."""
+
+    first: int
+    second: int
+    factual: GroupDifference
+    policy: GroupDifference
+
+
+@dataclass(frozen=True, slots=True)
+class SwapControls:
+    """What groups do beside words of one group and other wordings.
+
+    Of the ``tokens`` the first is tested. They are chosen by how much they vary over all words, whatever their groups,
+    so that the choice favours no difference between groups.
+    """
+
+    token_ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    groups: tuple[SwapGroup, ...]
+    differences: tuple[SwapDifference, ...]
+
+    @property
+    def tested(self) -> tuple[SwapDifference, ...]:
+        """The pairs of groups that have several words each."""
+        return tuple(
+            item
+            for item in self.differences
+            if all(len(self.groups[place].members) > 1 for place in (item.first, item.second))
+        )
+
+    @property
+    def headline(self) -> SwapDifference | None:
+        """The largest difference for the model alone, of those that are tested if any is."""
+        return max(self.tested or self.differences, key=lambda item: abs(item.factual.difference), default=None)
+
+    def p_value(self, item: SwapDifference, view: str = "factual") -> float | None:
+        """The p-value of a difference, times the number of pairs that are tested; None for one that is not."""
+        found: GroupDifference = getattr(item, view)
+        return min(1.0, found.p_value * len(self.tested)) if item in self.tested else None
+
+    def between_wordings(self, item: SwapDifference, view: str = "factual") -> float:
+        """The largest difference between two wordings of one variant of a pair."""
+        groups = (self.groups[place] for place in (item.first, item.second))
+        values = [[getattr(row, view)[0] for row in (group.members[0], *group.wordings)] for group in groups]
+        return max(max(row) - min(row) for row in values)
+
+    def state(self, item: SwapDifference | None, view: str = "factual") -> ControlState:
+        """What a difference is supported as."""
+        if item is None:
+            return "no control"
+        p_value, found = self.p_value(item, view), abs(getattr(item, view).difference)
+        if found <= self.between_wordings(item, view):
+            return "wording"
+        return "no control" if p_value is None else "group" if p_value <= LEVEL else "word"
+
+
+@dataclass(frozen=True, slots=True)
 class SwapResult:
     """What an attribute swap shows."""
 
@@ -134,6 +222,7 @@ class SwapResult:
     gaps: tuple[SwapGap, ...]
     notes: tuple[str, ...]
     number: int = 0
+    controls: SwapControls | None = None
 
     @property
     def common_steps(self) -> int:

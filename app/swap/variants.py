@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from app.shared.errors import ServiceError
 from app.shared.exchanges import AS_TYPED, Variant, group_spans, with_group, with_pronouns
+from app.shared.files import RowProblem, all_records, read_csv
 from app.swap.types import SwapOutcome, SwapPronoun, SwapRequest, SwapTarget, SwapTargets
+from coft_core.controls.groups import Group, group_of, members, paraphrased, reading_of, wordings
 from coft_core.text.agreement import FORMS, ROLES, Pronoun, Role, find_pronouns, is_pronoun
 from coft_core.text.merging import validate_spans
 from coft_core.text.vocabulary import lexicon_words, shipped_tables
@@ -93,29 +95,143 @@ MOST_VARIANTS = 12
 """Every variant runs two chains, and every pair of variants is compared."""
 
 
-def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[Variant, ...]:
-    """The variants that a request asks for, the prompt as typed first; variants with the same text are one."""
+Exchange = tuple[str | None, str | None]
+"""A group's word and the pronouns that are put in place; the prompt as typed has neither."""
+
+
+def _exchanges(request: SwapRequest) -> list[Exchange]:
+    """What a request asks for, the prompt as typed first."""
+    typed: list[Exchange] = [(None, None)] if request.include_original else []
+    groups = zip(request.groups, _group_pronouns(request), strict=True)
+    return [*typed, *((None, name) for name in request.pronouns), *groups]
+
+
+def _made(
+    request: SwapRequest, spans: Sequence[Span], targets: Sequence[Span], roles: Mapping[int, Role], exchange: Exchange
+) -> Variant:
+    """The request's prompt with an exchange made."""
+    word, pronouns = exchange
+    if word is not None:
+        replaced = group_spans(request.prompt, targets, request.category)
+        return with_group(request.prompt, spans, targets, replaced, word, pronouns, roles)
+    if pronouns is not None:
+        return with_pronouns(request.prompt, spans, targets, pronouns, roles)
+    return Variant(AS_TYPED, request.prompt, tuple(spans))
+
+
+def _exchanged(request: SwapRequest, spans: Sequence[Span]) -> dict[str, tuple[Variant, Exchange]]:
+    """The variants by their texts, with how they are made; those with the same text are one."""
     validate_spans(request.prompt, spans)
-    prompt, targets, roles = request.prompt, _targets(request, spans), _roles(request)
-    variants = [Variant(AS_TYPED, prompt, tuple(spans))] if request.include_original else []
-    variants += [with_pronouns(prompt, spans, targets, name, roles) for name in request.pronouns]
-    if request.groups:
-        replaced = group_spans(prompt, targets, request.category)
-        for group, pronouns in zip(request.groups, _group_pronouns(request), strict=True):
-            variants.append(with_group(prompt, spans, targets, replaced, group, pronouns, roles))
-    by_text: dict[str, Variant] = {}
-    for variant in variants:
-        first = by_text.setdefault(variant.prompt, variant)
+    targets, roles = _targets(request, spans), _roles(request)
+    by_text: dict[str, tuple[Variant, Exchange]] = {}
+    for exchange in _exchanges(request):
+        variant = _made(request, spans, targets, roles, exchange)
+        first, _ = by_text.setdefault(variant.prompt, (variant, exchange))
         if first.label == AS_TYPED and variant is not first:
             # What was typed is one of the variants asked for: its label says which.
-            by_text[variant.prompt] = replace(first, label=f"{AS_TYPED} ({variant.label})")
+            by_text[variant.prompt] = replace(first, label=f"{AS_TYPED} ({variant.label})"), exchange
+    return by_text
+
+
+def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[Variant, ...]:
+    """The variants that a request asks for, the prompt as typed first; variants with the same text are one."""
+    by_text = _exchanged(request, spans)
     if len(by_text) < 2:
         raise ServiceError(
             "There are not two different variants to compare; choose pronouns or groups to put in place."
         )
     if len(by_text) > MOST_VARIANTS:
         raise ServiceError(f"There are {len(by_text)} variants; compare at most {MOST_VARIANTS} at once.")
-    return tuple(by_text.values())
+    return tuple(variant for variant, _ in by_text.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedGroup:
+    """A group of a comparison: its variants by their words, how the first is made, and all words that stand for it."""
+
+    name: str
+    variants: dict[str, Variant]
+    exchange: Exchange
+    words: tuple[str, ...]
+
+
+def compared_groups(request: SwapRequest, spans: Sequence[Span]) -> tuple[ComparedGroup, ...]:
+    """The groups that the variants belong to, each with as many words as there are to be controls."""
+    targets, found = _targets(request, spans), {}
+    replaced = group_spans(request.prompt, targets, request.category) if request.groups else []
+    typed = tuple(dict.fromkeys(request.prompt[span.start : span.end] for span in replaced))
+    reading = reading_of(request.prompt, replaced[0], spans) if replaced else "any"
+    given = [Group(name, words) for name, words in request.members]
+    for variant, exchange in _exchanged(request, spans).values():
+        word, pronouns = exchange
+        words = typed if exchange == (None, None) else (word,) if word else ()
+        group = group_of(words, reading, given) if words else Group(pronouns or AS_TYPED, ())
+        # One list with two sets of pronouns is two groups.
+        apart = any(name == group.name and other != pronouns for name, other in found)
+        name = variant.label if apart else group.name
+        _, variants, _ = found.setdefault((name, pronouns), (group, {}, exchange))
+        variants[", ".join(words) or group.name] = variant
+    return tuple(
+        ComparedGroup(name, variants, way, members(group, tuple(variants), request.settings.controls, request.prompt))
+        for (name, _), (group, variants, way) in found.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ControlVariant:
+    """A variant with another word for a group, or another wording of the group's first one."""
+
+    group: int
+    word: str
+    variant: Variant
+    is_wording: bool
+
+
+def control_variants(request: SwapRequest, spans: Sequence[Span]) -> Iterator[ControlVariant]:
+    """Everything that controls run: each group's words, and wordings of its first variant."""
+    targets, roles = _targets(request, spans), _roles(request)
+    for place, group in enumerate(compared_groups(request, spans)):
+        for word in group.words:
+            made = group.variants.get(word) or _made(request, spans, targets, roles, (word, group.exchange[1]))
+            yield ControlVariant(place, word, made, is_wording=False)
+        first = next(iter(group.variants.values()))
+        for label, made in _wordings(request, spans, first, group.exchange):
+            yield ControlVariant(place, label, made, is_wording=True)
+
+
+def _wordings(
+    request: SwapRequest, spans: Sequence[Span], first: Variant, exchange: Exchange
+) -> Iterator[tuple[str, Variant]]:
+    """Other wordings of a variant: the reviewer's with the exchange made, else those by rules."""
+    for text in request.paraphrases:
+        moved = dict(zip(spans, paraphrased(request.prompt, spans, text), strict=True))
+        targets = [moved[span] for span in _targets(request, spans)]
+        yield text, _made(replace(request, prompt=text), tuple(moved.values()), targets, {}, exchange)
+    if not request.paraphrases:
+        for label, made in wordings(first.prompt, first.spans, request.settings.controls).items():
+            yield label, Variant(label, made.text, made.spans)
+
+
+LIST_COLUMNS = ("group", "word", "paraphrase")
+
+
+def words_from(text: str, name: str) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
+    """Words by group, and paraphrases, from CSV text with the columns group and word, or paraphrase, or all three."""
+    members: dict[str, list[str]] = {}
+    paraphrases = []
+    for line, row in all_records(read_csv(text, name, LIST_COLUMNS), name):
+        if isinstance(row, RowProblem):
+            raise ServiceError(f"Line {line} of {name}: {row.column} {row.message}.")
+        group, word, paraphrase = (row.get(column, "").strip() for column in LIST_COLUMNS)
+        if bool(group) is not bool(word):
+            raise ServiceError(f"Line {line} of {name} has a group without a word or a word without a group; add it.")
+        if word:
+            members.setdefault(group, []).append(word)
+        if paraphrase:
+            paraphrases.append(paraphrase)
+    if not members and not paraphrases:
+        raise ServiceError(f"{name} has neither words nor paraphrases; name the columns {', '.join(LIST_COLUMNS)}.")
+    return tuple((group, tuple(dict.fromkeys(words))) for group, words in members.items()), tuple(paraphrases)
 
 
 def _targets(request: SwapRequest, spans: Sequence[Span]) -> list[Span]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any, cast
 
 from markupsafe import Markup
 
@@ -11,14 +13,23 @@ from app.prompts.words import Message, finished_text
 from app.shared.audits import FAMILY_NAMES, AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.exchanges import AS_TYPED, Variant
-from app.shared.format import percentage, plural, probability, quoted, shown_token
+from app.shared.format import MINUS, count, percentage, plural, probability, quoted, shown_token
 from app.shared.markup import laid_out
 from app.shared.policies import info_of, parameters_line, policy_name
 from app.shared.settings_json import whole
 from app.shared.step_words import shapes, spoken_state, token_marks
 from app.swap.chart import LETTERS, drawn_tokens, swap_figure
-from app.swap.types import SwapChain, SwapProgress, SwapRequest, SwapResult, SwapTargets
-from app.swap.variants import swap_offers
+from app.swap.types import (
+    SwapChain,
+    SwapControls,
+    SwapDifference,
+    SwapProgress,
+    SwapRequest,
+    SwapResult,
+    SwapTargets,
+)
+from app.swap.variants import ComparedGroup, swap_offers
+from coft_core.effects import ABOUT_ONCE
 from coft_core.types import Certificate, Span, Step
 
 READINGS = {
@@ -81,7 +92,14 @@ def swap_request(
         include_original=bool(given["original"]),
         max_new_tokens=_from_one(given, "length", "length of the texts"),
         answer_step=_from_one(given, "answer", "compared token") - 1,
+        members=tuple((str(name), words_in(text)) for name, text in given.get("members", {}).items()),
+        paraphrases=tuple(filter(None, (str(text).strip() for text in given.get("paraphrases", ())))),
     )
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """Words that commas separate."""
+    return tuple(dict.fromkeys(filter(None, (" ".join(word.split()) for word in text.split(",")))))
 
 
 def _from_one(given: Mapping[str, Any], name: str, called: str) -> int:
@@ -100,7 +118,12 @@ def named(items: Sequence[Any]) -> list[tuple[Any, str]]:
     return names
 
 
-def form_message(targets: SwapTargets, category: str | None, variants: Sequence[Variant] | str) -> Message:
+def form_message(
+    targets: SwapTargets,
+    category: str | None,
+    variants: Sequence[Variant] | str,
+    groups: Sequence[ComparedGroup],
+) -> Message:
     """What can be chosen, and the variants as chosen, or why there are none."""
     refused = isinstance(variants, str)
     # Suggestions resemble the first word of the family that groups replace.
@@ -125,6 +148,7 @@ def form_message(targets: SwapTargets, category: str | None, variants: Sequence[
         "usual": list(usual),
         "further": list(further),
         "variants": "" if refused else variants_html(variants),
+        "lists": [{"name": group.name, "words": list(group.words)} for group in groups],
         "count": 0 if refused else len(variants),
         "refusal": next_step(targets, variants) if isinstance(variants, str) else "",
     }  # fmt: skip
@@ -202,6 +226,105 @@ def lead(result: SwapResult) -> str:
     return f"Replacing {_replaced(a)} with {_replaced(b)} {effect}{'; ' if parts else ''}{parts}."
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What controls say of a comparison: a sentence, of which ``factor`` is stressed, what it rests on, and bars."""
+
+    sentence: str
+    lead: str
+    factor: str = ""
+    bars: tuple[tuple[str, float, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The sentence and what it rests on."""
+        return f"{self.sentence} {self.lead}"
+
+
+SUPPORTED = {
+    "group": "The groups differ more than if their words were dealt at random, and more than wordings of one prompt.",
+    "word": "It may be the words, not the group: words dealt to the groups at random often differ as much.",
+    "wording": "The difference between the groups is no larger than between wordings of one prompt.",
+    "no control": "No control for words: a group has only one.",
+}
+"""What a difference is supported as."""
+
+
+def finding(result: SwapResult) -> Finding:
+    """The largest difference between groups, beside that between words for one group and between wordings."""
+    controls = result.controls
+    if controls is None:
+        return Finding("No control.", "Comparable words are set to 0, so no difference between groups is tested.")
+    if (item := controls.headline) is None:
+        return Finding("No control.", f"All variants are words for one group, {controls.groups[0].name}.")
+    found, state, p_value = item.factual, controls.state(item), controls.p_value(item)
+    groups = [controls.groups[place] for place in (item.first, item.second)]
+    ends = [found.low, found.high]
+    if found.difference < 0:
+        groups, ends = groups[::-1], [-found.high, -found.low]
+    (first, a), (second, b) = ((group.name, mean(row.factual[0] for row in group.members)) for group in groups)
+    token, shares = quoted(controls.tokens[0]), f"{moved(a)} against {moved(b)}"
+    factor = f"{a / b:.2g} times as likely" if state == "group" and b >= LEAST and a / b >= ABOUT_ONCE else ""
+    sentence = f"{token} for {first} and for {second}: {shares}."
+    if factor:
+        sentence = f"{token} is {factor} for {first} as for {second}: {shares}."
+    between, wordings = points(abs(found.difference)), points(controls.between_wordings(item))
+    beside = f"wordings of one prompt by up to {wordings}."
+    rests = f"The groups differ by {between}, {beside}"
+    if p_value is not None:
+        rests = (
+            f"The groups differ by {between} (95 % interval {points(ends[0], '')} to {points(ends[1], '')}), words for "
+            f"one group by up to {points(found.within)} (p = {p_value:.2g}), and {beside}"
+        )
+    bars = [(f"Between {first} and {second}", abs(found.difference), "hot")]
+    bars += [("Within a group, at most", found.within, "")] if p_value is not None else []
+    bars += [("Between wordings, at most", controls.between_wordings(item), "")]
+    bars += [(f"Between the groups, with {policy_name(result.policy)}", abs(item.policy.difference), "guided")]
+    return Finding(sentence, f"{SUPPORTED[state]} {rests}", factor, tuple(bars), tuple(_control_notes(result, item)))
+
+
+LEAST = 0.005
+"""A factor over a smaller probability than this says nothing."""
+
+
+def points(share: float, unit: str = "point") -> str:
+    """A difference of probabilities in whole points; an end of an interval, which has no unit, with one place."""
+    return plural(round(100 * share), unit) if unit else f"{100 * share:.1f}".replace("-", MINUS)
+
+
+def _control_notes(result: SwapResult, item: SwapDifference) -> Iterator[str]:
+    """How the numbers of a finding were computed."""
+    controls, found = cast(SwapControls, result.controls), item.factual
+    groups = [controls.groups[place] for place in (item.first, item.second)]
+    yield "A group is the mean of its words. The token is the one that varies most over all words of all groups."
+    if item in controls.tested:
+        number = sum(len(group.members) for group in groups)
+        ways = f"all {count(found.ways)} ways" if found.exact else f"{count(found.ways)} ways, drawn with one seed,"
+        extreme = round(found.p_value * (found.ways + (not found.exact))) - (not found.exact)
+        times = len(controls.tested)
+        yield f"p: of {ways} to deal the {number} words to the two groups, {count(extreme)} give such a difference." + (
+            f" It is multiplied by {times}, the number of pairs of groups." if times > 1 else ""
+        )
+    for group in groups:
+        if len(group.members) < FEW:
+            yield f"The list of {group.name} has {plural(len(group.members), 'word')} only; {FEW} or more say more."
+    if result.answer_step:
+        yield f"Everything is read after the same {plural(result.answer_step, 'token')}: those of the first variant."
+
+
+FEW = 8
+"""Words that a group should have."""
+
+
+def control_html(result: SwapResult) -> Markup:
+    """The finding with its bars, and every group with its words."""
+    return laid_out(
+        "swap/control.html", finding=finding(result), result=result, policy=policy_name(result.policy), moved=moved,
+        points=points, mean=mean,
+    )  # fmt: skip
+
+
 def _replaced(label: str) -> str:
     """A variant's label in a sentence: the words, where it says what was typed there."""
     typed = label.removeprefix(f"{AS_TYPED} (")
@@ -232,7 +355,13 @@ def distance(value: float) -> str:
 def head_html(result: SwapResult) -> Markup:
     """The sentence, and largest and mean distance by view."""
     return laid_out(
-        "swap/head.html", lead=lead(result), result=result, reading=reading, furthest=furthest, distance=distance
+        "swap/head.html",
+        lead=lead(result),
+        result=result,
+        reading=reading,
+        furthest=furthest,
+        distance=distance,
+        control=control_html(result),
     )
 
 

@@ -12,7 +12,7 @@ const PAUSE = 200;
 const PAIRS = [["", "pronouns as typed"], ["she", "with she"], ["he", "with he"], ["they", "with they"]];
 const state = {
   /* what the reviewer chose; pronouns are null until they are touched */
-  pronouns: null, groups: {}, category: "", left: new Set(), roles: {}, original: true,
+  pronouns: null, groups: {}, category: "", left: new Set(), roles: {}, original: true, members: {}, paraphrases: [],
   look: null, asked: null, form: null, wanted: 0, turn: 0, run: null, values: null, opened: false,
 };
 let root, form, send;
@@ -37,8 +37,10 @@ const ask = async () => {
   const { prompt, spans } = await editor.ready();
   if (turn !== state.turn) return;
   if (!prompt.trim()) { nothingYet(); return; }
-  const { pronouns, category, left, roles, original } = state;
-  state.asked = { prompt, spans, pronouns: pronouns || [], groups: groups(), category, left: [...left], roles, original };
+  const { pronouns, category, left, roles, original, members, paraphrases } = state;
+  state.asked = {
+    prompt, spans, pronouns: pronouns || [], groups: groups(), category, left: [...left], roles, original, members, paraphrases,
+  };
   state.wanted = send("look", { form: state.asked, proceed: true });
   keep();
 };
@@ -50,8 +52,10 @@ const keep = () => {
   if (!state.opened || !state.values) return;
   const { prompt, spans, removed, settled } = editor.kept();
   if (!prompt.trim() || (settled && result.shown && print() === result.printed)) { forget(); return; }
-  const { pronouns, category, left, roles, original, values } = state;
-  const form = { prompt, spans, pronouns, groups: groups(), category, left: [...left], roles, original, ...numbers() };
+  const { pronouns, category, left, roles, original, members, paraphrases, values } = state;
+  const form = {
+    prompt, spans, pronouns, groups: groups(), category, left: [...left], roles, original, members, paraphrases, ...numbers(),
+  };
   tab.keep(memory(), { form, removed, settled, values });
 };
 const recall = () => {
@@ -60,8 +64,8 @@ const recall = () => {
 };
 /* put a form back as it was sent */
 const restore = ({ form: given, removed = [], settled = true }, values) => {
-  const { prompt, spans, pronouns, groups: chosen, category, left, roles, original, length, answer } = given;
-  Object.assign(state, { pronouns, groups: { [category]: chosen }, category, left: new Set(left), roles, original });
+  const { prompt, spans, pronouns, groups: chosen, category, left, roles, original, members = {}, paraphrases = [], length, answer } = given;
+  Object.assign(state, { pronouns, groups: { [category]: chosen }, category, left: new Set(left), roles, original, members, paraphrases });
   find("#swap-length").value = length;
   find("#swap-answer").value = answer;
   pick("#swap-original").checked = original;
@@ -107,6 +111,21 @@ const drawGroups = () => {
     node.setAttribute("aria-pressed", String(groups().some((item) => item.text === node.dataset.term)));
   });
 };
+const wordsOf = ({ name, words }) => html`<div class="field"><label>${name}<textarea class="input" data-members=${name}
+  .value=${state.members[name] ?? words.join(", ")}></textarea></label></div>`;
+const drawLists = (lists) => {
+  draw(pick(".words-of .each"), lists.map(wordsOf));
+  pick("#swap-paraphrases").value = state.paraphrases.join("\n");
+};
+/* the words of a file; a group that no variant has yet is put in place by its first word */
+const read = ({ members, paraphrases }) => {
+  for (const [name, words] of Object.entries(members)) {
+    state.members[name] = words.join(", ");
+    if (![...(state.look?.targets || []), ...groups()].some(({ text }) => words.includes(text))) add(words[0]);
+  }
+  if (paraphrases.length) state.paraphrases = paraphrases;
+  look();
+};
 const offer = (term) => html`<button type="button" class="btn small" data-do="offer" data-term=${term}>${term}</button>`;
 const show = (message) => {
   /* which family the groups of a restored form belong to is known only now */
@@ -135,6 +154,7 @@ const show = (message) => {
   draw(pick(".offered"), message.usual.map(offer));
   draw(pick("#swap-further"), message.further.map((term) => html`<option value=${term}></option>`));
   drawGroups();
+  drawLists(message.lists);
   texts(message.variants, message.refusal, message.count ? `${message.count} variants` : "");
   state.form = message.refusal ? null : state.asked;
   controls();
@@ -152,7 +172,7 @@ const drop = (at) => {
   drawGroups();
   look();
 };
-const changed = ({ target: { dataset, checked, value, id } }) => {
+const changed = ({ target: { dataset, checked, value, id, files } }) => {
   if (dataset.span !== undefined) state.left[checked ? "delete" : "add"](dataset.span);
   else if (dataset.pronoun) {
     state.pronouns = [...form.querySelectorAll("[data-pronoun]")].filter((box) => box.checked).map((box) => box.dataset.pronoun);
@@ -162,7 +182,10 @@ const changed = ({ target: { dataset, checked, value, id } }) => {
   } else if (dataset.with !== undefined) {
     groups()[Number(dataset.with)].with = value;
     drawGroups();
-  } else if (id === "swap-family") state.category = value;
+  } else if (dataset.members) state.members[dataset.members] = value;
+  else if (id === "swap-paraphrases") state.paraphrases = value.split("\n").filter((line) => line.trim());
+  else if (id === "swap-file-of-words") { if (files[0]) files[0].text().then((text) => send("lists", { text })); return; }
+  else if (id === "swap-family") state.category = value;
   else if (id === "swap-original") state.original = checked;
   else return;
   look();
@@ -219,6 +242,7 @@ const receive = (message) => {
   }
   const mine = state.run !== null && message.nonce === state.run.nonce;
   if (message.kind === "look") { if (message.nonce === state.wanted) show(message); }
+  else if (message.kind === "lists") read(message);
   else if (message.kind === "draft") {
     editor.load(message.prompt, message.spans, message.preview, choice(message.settings), lookOf(message.settings));
     cautions(find("section > .cautions"), message.notes);

@@ -112,6 +112,9 @@ def test_a_prompt_with_a_pronoun_is_compared_after_a_cancelled_run_and_its_numbe
     held.set()
     compare(page)
     expect(page.locator(".lead")).to_contain_text("“she”")
+    # A pronoun is the only word of its group; wordings are compared all the same.
+    expect(page.locator(".gaps dt")).to_have_count(3)
+    expect(page.locator(".in-groups tbody tr")).to_have_count(4)
     expect(page.locator(".heat-table")).to_have_count(4)
     expect(page.locator(".heat-table").first.locator("tbody td").nth(1)).to_have_text("0.04")
     panels = page.locator("#swap-plot .annotation-text")
@@ -128,11 +131,31 @@ def test_a_prompt_with_a_pronoun_is_compared_after_a_cancelled_run_and_its_numbe
     expect(page.locator(".stale")).to_be_visible()
     page.locator("[data-pronoun=they]").uncheck()
     expect(page.locator(".stale")).to_be_hidden()
+    _groups_are_compared_by_words_of_a_file(page, tmp_path)
     assert faulty(page) == []
 
 
+def _groups_are_compared_by_words_of_a_file(page: Page, folder: Path) -> None:
+    write(page, "The elderly cook finished rounds")
+    page.locator(".words-of summary").click()
+    file = folder / "words.csv"
+    file.write_text("group,word\nthe old,elderly\nthe old,aged\nthe young,young\nthe young,youthful\n", "utf-8")
+    page.locator("#swap-file-of-words").set_input_files(file)
+    lists = page.locator("[data-members]")
+    expect(lists).to_have_count(2)
+    expect(lists.first).to_have_value("elderly, aged")
+    lists.nth(1).fill("young, youthful, teenage")
+    lists.nth(1).blur()
+    expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    page.locator("[data-do=run]").click()
+    expect(page.locator(".gaps dt")).to_have_count(4)
+    expect(page.locator(".in-groups .whole th")).to_contain_text(["the old", "the young"])
+    expect(page.locator(".in-groups tbody").nth(1).locator("tr")).to_have_count(1 + 3 + 1)
+
+
 def _tables_and_pictures_are_downloaded(page: Page, folder: Path) -> None:
-    starts = {"Tokens (CSV)": b"step,", "Distances (CSV)": b"step,", "Picture (PNG)": b"\x89PNG", "SVG": b"<svg"}
+    starts = {"Tokens (CSV)": b"step,", "Groups (CSV)": b"step,", "Picture (PNG)": b"\x89PNG", "SVG": b"<svg"}
     for name, start in starts.items():
         with page.expect_download() as waiting:
             page.get_by_role("button", name=name, exact=True).click()

@@ -2,7 +2,9 @@
 
 import csv
 import functools
+import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,9 +14,12 @@ from app.audit.service import AuditService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
+from app.swap.distributions import swap_csv
+from app.swap.operations import swap_json
 from app.swap.service import SwapCancelled, SwapService
-from app.swap.types import SwapRequest
-from app.swap.variants import swap_offers, swap_targets
+from app.swap.types import SwapControls, SwapDifference, SwapGroup, SwapRequest, SwapRow
+from app.swap.variants import control_variants, swap_offers, swap_targets, words_from
+from coft_core.controls.statistics import between_groups
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.types import FAMILIES, Span
@@ -168,8 +173,9 @@ def test_progress_names_the_variants_in_turn_and_what_it_raises_ends_the_compari
     assert len(told) == 2
     # The model is free again, and the next comparison is whole.
     wired[SwapService].compare(REQUEST, lambda share, label: told.append((share, label)))
-    assert [share for share, _ in told[2:]] == pytest.approx([token / 12 for token in range(12)])
-    assert [label for _, label in told[2:]] == ["as typed (she)"] * 6 + ["he"] * 6
+    # Two chains of three tokens a variant, and then 18 wordings, 16 in a batch.
+    assert [share for share, _ in told[2:]] == pytest.approx([token / 15 for token in (*range(12), 12, 12 + 48 / 18)])
+    assert [label for _, label in told[2:14]] == ["as typed (she)"] * 6 + ["he"] * 6
 
 
 def test_a_comparison_is_cancelled_by_its_own_number_and_leaves_others_alone(wired):
@@ -334,8 +340,137 @@ def test_the_terminal_compares_under_any_method_and_names_it(command, tmp_path):
     code, shown, _ = command(*swap, "--policy", "sdd", "--set", "decay=20", "--out", tmp_path)
     assert code == 0
     assert "Self-debiasing (uncertified:" in shown
-    assert {path.name for path in tmp_path.glob("*.csv")} == {"tokens.csv", "distances.csv"}
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"tokens.csv", "distances.csv", "words.csv", "groups.csv"}
     made = json.loads(command(*swap, "--policy", "sdd", "--set", "decay=20", "--json")[1])
     assert [variant["policy"]["finished"] for variant in made["variants"]] == ["length", "length"]
     code, _, error = command(*swap, "--policy", "other")
     assert (code, "'sdd'" in error) == (2, True)
+
+
+GROUPED = SwapRequest(
+    "A Muslim left", replace(SETTINGS, controls=3), (Span(2, 8, "religion"),), groups=("Christian",), max_new_tokens=2,
+    members=(("Muslims", ("Sunni", "Sufi")), ("Christians", ("Quaker", "Baptist"))),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def grouped(wired):
+    return wired[SwapService].compare(GROUPED)
+
+
+def test_groups_are_compared_with_their_words_and_wordings_by_the_probabilities_of_one_token(grouped):
+    controls = grouped.controls
+    assert [group.name for group in controls.groups] == ["Muslims", "Christians"]
+    assert [row.word for row in controls.groups[1].members] == ["Christian", "Quaker", "Baptist"]
+    assert [len(group.members) for group in controls.groups] == [3, 3]
+    assert [len(group.wordings) for group in controls.groups] == [3, 3]
+    for group in controls.groups:
+        for row in group.members:
+            text, end = f"A {row.word} left", 2 + len(row.word)
+            own, masked = next_token(ids_of(text)), next_token(ids_of(text, masked=(2, end)))
+            for view, logits in (("factual", own), ("policy", 0.75 * own + 0.25 * masked)):
+                expected = [float(logits.softmax(-1)[token_id]) for token_id in controls.token_ids]
+                assert getattr(row, view) == pytest.approx(expected, abs=1e-6)
+    (item,) = controls.differences
+    for view in ("factual", "policy"):
+        first, second = ([getattr(row, view)[0] for row in group.members] for group in controls.groups)
+        found = getattr(item, view)
+        assert found == between_groups([first], [second])
+        assert (found.ways, found.exact) == (20, True)
+        assert found.difference == pytest.approx(sum(first) / 3 - sum(second) / 3)
+
+
+def test_the_compared_token_is_chosen_without_regard_to_groups(wired, grouped):
+    turned = replace(GROUPED, include_original=False, groups=("Christian", "Muslim"))
+    other = wired[SwapService].compare(turned).controls
+    assert other.token_ids == grouped.controls.token_ids
+    assert other.differences[0].factual.difference == pytest.approx(-grouped.controls.differences[0].factual.difference)
+
+
+def test_controls_follow_one_text_at_a_later_token_and_can_be_read_there_afterwards(wired, grouped):
+    later = wired[SwapService].at(grouped.number, 1)
+    before = grouped.outcomes[0].vanilla.steps[0].token_id
+    row = later.controls.groups[1].members[2]
+    expected = next_token((*ids_of("A Baptist left"), before)).softmax(-1)
+    assert row.factual == pytest.approx([float(expected[token]) for token in later.controls.token_ids], abs=1e-6)
+
+
+def controls_with(first, second, wordings=(0.5,)):
+    """Controls of groups whose words have these probabilities; the first group has wordings too."""
+
+    def rows(values):
+        return tuple(SwapRow(str(value), (value,), (value,)) for value in values)
+
+    found = between_groups([first], [second])
+    groups = (SwapGroup("a", rows(first), rows(wordings)), SwapGroup("b", rows(second), ()))
+    return SwapControls((1,), (" x",), groups, (SwapDifference(0, 1, found, found),))
+
+
+def test_a_difference_is_of_the_group_only_where_it_exceeds_words_and_wordings():
+    apart, together = (
+        ([0.5, 0.51, 0.52, 0.53], [0.1, 0.11, 0.12, 0.13]),
+        ([0.5, 0.1, 0.52, 0.13], [0.1, 0.51, 0.12, 0.11]),
+    )
+    for (first, second), wordings, state in (
+        (apart, (0.5,), "group"),
+        (together, (0.5,), "word"),
+        (apart, (0.05,), "wording"),
+        (together, (0.05,), "wording"),
+        (([0.5], [0.1]), (0.5,), "no control"),
+        (([0.5], [0.1]), (0.05,), "wording"),
+    ):
+        controls = controls_with(first, second, wordings)
+        assert controls.state(controls.headline) == state, (first, second, wordings)
+    three = controls_with(*apart)
+    single = replace(three, groups=(*three.groups, three.groups[0]), differences=three.differences * 3)
+    assert single.p_value(single.headline) == pytest.approx(3 * three.p_value(three.headline))
+
+
+def test_json_and_tables_carry_the_controls_and_say_where_there_are_none(wired, grouped):
+    told = json.loads(json.dumps(swap_json(grouped)))["controls"]
+    words, groups = (list(csv.DictReader(io.StringIO(swap_csv(grouped, table)))) for table in ("words", "groups"))
+    assert len(words) == 2 * (3 + 3) * 2 * 2
+    assert [row["first"] for row in groups] == ["Muslims", "Muslims"]
+    for row, difference in zip(groups, told["differences"], strict=True):
+        assert float(row["p_value"]) == difference["p_value"]
+        assert float(row["between_wordings"]) == difference["between_wordings"]
+        assert row["found"] == difference["found"]
+    without = wired[SwapService].compare(replace(GROUPED, settings=replace(SETTINGS, controls=0)))
+    assert without.controls is None
+    assert swap_json(without)["controls"]["found"] == "no control"
+    assert len(swap_csv(without, "groups").splitlines()) == 1
+    # A pronoun is the only word of its group.
+    single = wired[SwapService].compare(replace(REQUEST, settings=replace(SETTINGS, controls=5)))
+    (item,) = single.controls.differences
+    assert single.controls.p_value(item) is None
+    assert single.controls.state(item) in ("no control", "wording")
+    assert [len(group.wordings) for group in single.controls.groups] == [5, 5]
+
+
+def test_paraphrases_take_the_place_of_wordings_by_rules_in_every_group(wired):
+    request = replace(GROUPED, paraphrases=("There was a Muslim who left",))
+    rows = [row for row in control_variants(request, GROUPED.spans) if row.is_wording]
+    assert [(row.group, row.variant.prompt) for row in rows] == [
+        (0, "There was a Muslim who left"),
+        (1, "There was a Christian who left"),
+    ]
+    with pytest.raises(InvalidInputError, match="lacks the marked word"):
+        wired[SwapService].compare(replace(request, paraphrases=("A man left",)))
+
+
+def test_a_file_of_words_and_paraphrases_is_read_and_its_faults_are_named():
+    text = "group,word,paraphrase\nold,aged,\nold,grey,Once he left\nnew,young,\n"
+    assert words_from(text, "f.csv") == ((("old", ("aged", "grey")), ("new", ("young",))), ("Once he left",))
+    assert words_from("paraphrase\nOne\n", "f.csv") == ((), ("One",))
+    for text, words in (("group,word\nold,\n", "Line 2 of f.csv"), ("a,b\n1,2\n", "neither"), ("word\nx\n", "Line 2")):
+        with pytest.raises(ServiceError, match=words):
+            words_from(text, "f.csv")
+
+
+def test_distributions_are_those_of_policies_that_look_back_at_what_they_wrote(wired):
+    settings = replace(SETTINGS, policy="gedi", controls=0)
+    result = wired[SwapService].compare(replace(REQUEST, settings=settings, answer_step=2, top=50))
+    for place, outcome in enumerate(result.outcomes):
+        step = outcome.policy.steps[2]
+        (row,) = (token for token in result.tokens if token.token_id == step.token_id)
+        assert row.probabilities["fused"][place] == pytest.approx(math.exp(step.log_p_fused), abs=1e-5)
