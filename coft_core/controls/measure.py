@@ -1,8 +1,9 @@
 """The effects of marked words and of their controls, step by step, along a text that is held fixed.
 
 The effect of a word at a step is the total variation between the next-token distributions with the word shown and with
-it masked, after the same tokens; beside it is kept by how much the word changes the log-probability of the token that
-was written. All rows are teacher-forced in batched forwards that share what comes before the word.
+it masked, after the same tokens, without what the word's own tokens gain: a model that repeats whatever word it reads
+would otherwise be said to depend on each. Beside it is kept by how much the word changes the log-probability of the
+token that was written. All rows are teacher-forced in batched forwards that share what comes before the word.
 """
 
 from __future__ import annotations
@@ -145,6 +146,7 @@ class _Measure:
         widest = max(map(len, self._watched), default=0)
         watched = torch.tensor([[*ids, *[0] * (widest - len(ids))] for ids in self._watched], device=device).long()
         steps, temperature = len(self._tokens), self._plan.policy.sampling.temperature
+        own = [sorted({token for token, other in zip(*pair, strict=True) if token != other}) for pair in batch]
         effects = torch.empty(steps, len(batch), device=device)  # (T, P)
         ratios, seen = torch.empty_like(effects), torch.empty(steps, len(batch), widest, device=device)
         for index, logits in self.scorer.logits([item]):
@@ -152,7 +154,7 @@ class _Measure:
             written = log_p.gather(-1, tokens[index][:, None, None].expand(-1, log_p.shape[1], 1))[..., 0]  # (n, B)
             ratios[index] = (written[:, shown] - written[:, masked]).float()
             p = log_p.exp_()
-            effects[index] = _variation(p, shown, masked)
+            effects[index] = _variation(p, shown, masked, own)
             if widest:
                 wanted = watched[index][:, None, :].expand(-1, len(batch), -1)  # (n, P, W)
                 seen[index] = _gathered(p, shown, wanted)
@@ -191,10 +193,14 @@ class _Measure:
             yield tuple((round(min(column), EFFECT_DIGITS), round(max(column), EFFECT_DIGITS)) for column in columns)
 
 
-def _variation(p: Tensor, shown: Tensor, masked: Tensor) -> Tensor:
-    """Total variation of pairs of rows, ``(n, P)`` of ``(n, B, V)``; a pair at a time, so that no copy is as large."""
-    pairs = zip(shown.tolist(), masked.tolist(), strict=True)
-    return torch.stack([(p[:, a] - p[:, b]).abs_().sum(-1) / 2 for a, b in pairs], dim=1).float()
+def _variation(p: Tensor, shown: Tensor, masked: Tensor, own: Sequence[Sequence[int]]) -> Tensor:
+    """What words move to tokens other than their own, ``(n, P)`` of ``(n, B, V)``; a pair at a time to save memory."""
+    found = []
+    for a, b, tokens in zip(shown.tolist(), masked.tolist(), own, strict=True):
+        gained = (p[:, a] - p[:, b]).clamp_(min=0)  # (n, V)
+        gained[:, list(tokens)] = 0
+        found.append(gained.sum(-1))
+    return torch.stack(found, dim=1).float()
 
 
 def _gathered(p: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:

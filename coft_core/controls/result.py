@@ -16,7 +16,8 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a word does at each step: total variation, and change of the log-probability of the written token."""
+    """What a word does at each step: total variation without what its own tokens gain, and change of the
+    log-probability of the written token."""
 
     word: str
     effects: tuple[float, ...]
