@@ -90,9 +90,8 @@ def measuring(
     pairs = list(dict.fromkeys(pair for family in families for pair in _pairs(family)))
     ids = [tuple(watched[step]) if step < len(watched) else () for step in range(len(tokens))]
     measure = _Measure(plan, tuple(tokens), ids)
-    batches = list(_batches(pairs))
-    for number, batch in enumerate(batches, start=1):
-        item = measure.item(batch)
+    batches = list(_batches(pairs, tuple(tokens)))
+    for number, (item, batch) in enumerate(batches, start=1):
         (room or OwnRoom()).run(measure.scorer.memory_size([item]), partial(measure.run, item, batch))
         yield number / len(batches)
     found = Controls(tuple(measure.family(family) for family in families), _key(plan))
@@ -110,19 +109,32 @@ def _pairs(family: FamilyPlacebos) -> Iterator[Pair]:
     yield from (placebo.pair for placebo in (*family.neutral, *family.others))
 
 
-def _batches(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """Pairs of one length that are run together; rows that several have in common are run once."""
+def _batches(pairs: Sequence[Pair], tokens: tuple[int, ...]) -> Iterator[tuple[ForcedItem, list[Pair]]]:
+    """Pairs of one length that are run together, and their rows, each once.
+
+    Those that part late from the first one come first, and one begins a new batch where it would shorten the beginning
+    that a batch shares by more than running it there saves.
+    """
+
+    def item(batch: Sequence[Pair]) -> ForcedItem:
+        return ForcedItem(tuple(dict.fromkeys(row for pair in batch for row in pair)), tokens)
+
+    def computed(batch: Sequence[Pair]) -> int:
+        rows = item(batch)
+        return rows.shared + len(rows.prompts) * (rows.length - rows.shared)
+
     by_length: defaultdict[int, list[Pair]] = defaultdict(list)
     for pair in pairs:
         by_length[len(pair[0])].append(pair)
     for alike in by_length.values():
         batch: list[Pair] = []
-        for pair in alike:
-            if batch and len({row for one in (*batch, pair) for row in one}) > ROWS:
-                yield batch
-                batch = []
-            batch.append(pair)
-        yield batch
+        for pair in sorted(alike, key=lambda pair: -item([alike[0], pair]).shared):
+            wider = [*batch, pair]
+            if batch and (len(item(wider).prompts) > ROWS or computed(wider) > computed(batch) + computed([pair])):
+                yield item(batch), batch
+                wider = [pair]
+            batch = wider
+        yield item(batch), batch
 
 
 class _Measure:
@@ -132,10 +144,6 @@ class _Measure:
         self._plan, self._tokens, self._watched = plan, tokens, watched
         self.scorer = ForcedScorer(plan.model)
         self._found: dict[Pair, tuple[list[float], list[float], list[list[float]]]] = {}
-
-    def item(self, batch: Sequence[Pair]) -> ForcedItem:
-        """The rows of a batch, each once."""
-        return ForcedItem(tuple(dict.fromkeys(row for pair in batch for row in pair)), self._tokens)
 
     @torch.inference_mode()
     def run(self, item: ForcedItem, batch: Sequence[Pair]) -> None:

@@ -81,7 +81,9 @@ def _masking(plan: Plan, text: str, spans: Sequence[Span]) -> MaskedPrompt:
 def _replaced(plan: Plan, own: Sequence[Span], most: int, words: NeutralWords) -> tuple[str, tuple[Placebo, ...]]:
     """The prompt with comparable words in place of a family's; none where one of its words has none."""
     text, spans = plan.prompt.factual_text, plan.prompt.spans
-    marked = {text[span.start : span.end]: span for span in reversed(own)}
+    marked: dict[str, Span] = {}
+    for span in own:
+        marked.setdefault(text[span.start : span.end], span)
     choices = {word: comparable(text, span, spans, words) for word, span in marked.items()}
     fits = "names" if any(kind == "names" for kind, _ in choices.values()) else "neutral"
     listed = {word: shuffled(fitting, f"{word}|{text}") for word, (_, fitting) in choices.items()}

@@ -16,8 +16,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a word does at each step: total variation without what its own tokens gain, and change of the
-    log-probability of the written token."""
+    """What a word does at each step; see :mod:`coft_core.controls.measure`."""
 
     word: str
     effects: tuple[float, ...]
@@ -50,9 +49,9 @@ class FamilyControls:
         """The controls that decide: comparable words, and the prompt's other words only where there are none."""
         return self.neutral or self.others
 
-    def effects(self, controls: Sequence[Effects]) -> list[tuple[float, ...]]:
-        """The table of effects with these controls, the marked words in row 0."""
-        return [self.marked.effects, *(control.effects for control in controls)]
+    def effects(self, controls: Sequence[Effects], steps: int | None = None) -> list[tuple[float, ...]]:
+        """The table of effects with these controls at the first steps, or at all; the marked words are in row 0."""
+        return [row.effects[:steps] for row in (self.marked, *controls)]
 
     def computed(self) -> tuple[float, ...]:
         """The p-values of the effects."""
@@ -62,13 +61,16 @@ class FamilyControls:
 
     @property
     def rank(self) -> int:
-        """The rank of the strongest effect among the deciding controls', 1 for the largest."""
-        return rank_of(self.effects(self.deciding))
+        """The rank of the effect at the first step among the deciding controls', 1 for the largest.
+
+        What was written later was written with the marked word, so that only the first step treats all words alike.
+        """
+        return rank_of(self.effects(self.deciding, 1))
 
     @property
     def rank_elsewhere(self) -> int:
-        """The rank of the strongest effect among those of the prompt's other words."""
-        return rank_of(self.effects(self.others))
+        """The rank of the effect at the first step among those of the prompt's other words."""
+        return rank_of(self.effects(self.others, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +98,11 @@ class Controls:
     def computed(self) -> float | None:
         """An e-value for "no marked word does more than comparable words", the mean over the families that have any.
 
+        Like :attr:`FamilyControls.rank` it is that of the first step, so that another draw of the text changes nothing.
         None where no family has comparable words, since other words of the prompt are not exchangeable with it.
         """
         values = [
-            e_value(family.effects(family.neutral), f"{self.key}|{family.family}")
+            e_value(family.effects(family.neutral, 1), f"{self.key}|{family.family}")
             for family in self.families
             if family.neutral
         ]

@@ -64,12 +64,14 @@ def read_words(file: Path) -> NeutralWords:
 def comparable(text: str, span: Span, spans: Sequence[Span], neutral: NeutralWords) -> tuple[str, tuple[str, ...]]:
     """Words that can take a marked one's place, with what they are: ``"neutral"`` or ``"names"``; none if none fit.
 
-    A pronoun has none: any other pronoun tells a gender or a number.
+    A pronoun has none: any other pronoun tells a gender or a number. Nor has a title, which says little but a gender.
     """
     words, marked = lexicon_words(), text[span.start : span.end]
-    if is_pronoun(span, find_pronouns(text)) or is_compound_part(text, span):
+    alone = is_pronoun(span, find_pronouns(text)) or is_compound_part(text, span)
+    if alone or words.kind(marked.rstrip(".")) == "titles":
         return "neutral", ()
-    if (gender := words.name_gender(marked.strip())) is not None:
+    # "the king" is no name, though some are called so.
+    if (gender := words.name_gender(marked.strip())) is not None and marked.strip()[:1].isupper():
         same = words.kinds("name")[FIRST_NAMES[gender]] if not is_surname(text, span) else ()
         return "names", tuple(name for name in same if name.lower() != marked.strip().lower())
     use = standing(text, span, spans, words)
