@@ -61,7 +61,7 @@ def test_rank_sums_of_prompts_are_never_too_small():
     assert np.mean(np.asarray(p_values) <= 0.05) > 0.03
 
 
-@pytest.mark.parametrize(("prompts", "members", "repetitions"), [(1, 8, 150), (2, 3, 800), (3, 8, 100)])
+@pytest.mark.parametrize(("prompts", "members", "repetitions"), [(1, 5, 400), (2, 3, 800), (3, 8, 60)])
 def test_groups_that_do_not_differ_are_seldom_told_apart_and_intervals_hold_the_difference(
     prompts, members, repetitions
 ):
@@ -103,7 +103,7 @@ def test_a_word_that_matters_more_is_found():
 
 
 def repeats(word, before, vocabulary):
-    """A model that begins to repeat a word of two tokens at times, and mostly ends what it began; no word is special."""
+    """A model that begins to repeat a word of two tokens at times, and mostly ends what it began."""
     p = np.full(vocabulary, 1 / vocabulary)
     if word is not None and before == word[0]:
         p *= 0.1
