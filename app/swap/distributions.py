@@ -23,6 +23,7 @@ from app.swap.types import (
     SwapToken,
 )
 from app.swap.variants import ControlVariant
+from coft_core.controls.result import LEVEL
 from coft_core.controls.statistics import GroupDifference, between_groups
 from coft_core.decode.plan import Plan
 from coft_core.model.group import score_branches
@@ -133,8 +134,11 @@ def controls_of(
 
     def apart(a: int, b: int, view: str) -> GroupDifference:
         first, second = ([getattr(row, view)[0] for row in groups[place].members] for place in (a, b))
-        return between_groups([first], [second])
+        return between_groups([first], [second], level=1 - LEVEL / max(1, pairs))
 
+    several = sum(len(group.members) > 1 for group in groups)
+    # Intervals hold for all pairs that are tested together, as the p-values do.
+    pairs = several * (several - 1) // 2
     return SwapControls(
         tuple(candidates[place].token_id for place in chosen),
         tuple(candidates[place].token for place in chosen),
@@ -193,29 +197,21 @@ def _word_rows(result: SwapResult) -> Iterator[tuple[object, ...]]:
 def _group_rows(result: SwapResult) -> Iterator[tuple[object, ...]]:
     if (controls := result.controls) is not None:
         for item, view in product(controls.differences, CONTROL_VIEWS):
-            yield tuple(difference_numbers(controls, item, view).values())
+            numbers = difference_numbers(controls, item, view)
+            yield tuple(numbers[column] for column in COLUMNS["groups"][1:])
 
 
 def difference_numbers(controls: SwapControls, item: SwapDifference, view: str) -> dict[str, object]:
     """A difference between groups with everything that it is compared with; what was not tested is None."""
-    found, p_value = getattr(item, view), controls.p_value(item, view)
-    tested = asdict(found) if p_value is not None else dict.fromkeys(("low", "high", "within", "ways", "exact"))
+    numbers, p_value = asdict(getattr(item, view)), controls.p_value(item, view)
+    if p_value is None:
+        numbers |= dict.fromkeys(("low", "high", "within", "ways", "exact"))
+    first, second = (controls.groups[place].name for place in (item.first, item.second))
     return {
-        "token_id": controls.token_ids[0],
-        "token": controls.tokens[0],
-        "first": controls.groups[item.first].name,
-        "second": controls.groups[item.second].name,
-        "view": view,
-        "difference": found.difference,
-        "low": tested["low"],
-        "high": tested["high"],
-        "within": tested["within"],
-        "between_wordings": controls.between_wordings(item, view),
-        "p_value": p_value,
-        "ways": tested["ways"],
-        "exact": tested["exact"],
+        "token_id": controls.token_ids[0], "token": controls.tokens[0], "first": first, "second": second, "view": view,
+        **numbers, "p_value": p_value, "between_wordings": controls.between_wordings(item, view),
         "found": controls.state(item, view),
-    }
+    }  # fmt: skip
 
 
 _ROWS: Mapping[SwapTable, Callable[[SwapResult], Iterator[tuple[object, ...]]]] = {

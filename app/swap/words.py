@@ -255,7 +255,7 @@ def finding(result: SwapResult) -> Finding:
     """The largest difference between groups, beside that between words for one group and between wordings."""
     controls = result.controls
     if controls is None:
-        return Finding("No control.", "Comparable words are set to 0, so no difference between groups is tested.")
+        return Finding("No control.", "This comparison was made without comparable words, so no difference is tested.")
     if (item := controls.headline) is None:
         return Finding("No control.", f"All variants are words for one group, {controls.groups[0].name}.")
     found, state, p_value = item.factual, controls.state(item), controls.p_value(item)
@@ -277,7 +277,7 @@ def finding(result: SwapResult) -> Finding:
             f"The groups differ by {between} (95 % interval {points(ends[0], '')} to {points(ends[1], '')}), words for "
             f"one group by up to {points(found.within)} (p = {p_value:.2g}), and {beside}"
         )
-    bars = [(f"Between {first} and {second}", abs(found.difference), "hot")]
+    bars = [(f"Between {first} and {second}", abs(found.difference), "hot" if state == "group" else "")]
     bars += [("Within a group, at most", found.within, "")] if p_value is not None else []
     bars += [("Between wordings, at most", controls.between_wordings(item), "")]
     bars += [(f"Between the groups, with {policy_name(result.policy)}", abs(item.policy.difference), "guided")]
@@ -304,7 +304,9 @@ def _control_notes(result: SwapResult, item: SwapDifference) -> Iterator[str]:
         extreme = round(found.p_value * (found.ways + (not found.exact))) - (not found.exact)
         times = len(controls.tested)
         yield f"p: of {ways} to deal the {number} words to the two groups, {count(extreme)} give such a difference." + (
-            f" It is multiplied by {times}, the number of pairs of groups." if times > 1 else ""
+            f" It is multiplied by {times}, the number of pairs of groups, and intervals are widened."
+            if times > 1
+            else ""
         )
     for group in groups:
         if len(group.members) < FEW:

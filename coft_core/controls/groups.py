@@ -78,7 +78,8 @@ def reading_of(text: str, span: Span, spans: Sequence[Span]) -> str:
 
 def members(group: Group, compared: Sequence[str], most: int, key: str) -> tuple[str, ...]:
     """Words for a group, those that are compared anyway first; which others are taken depends on the key only."""
-    others = [word for word in group.words if _key(word) not in map(_key, compared)]
+    taken = {_key(lexicon_words().base(word)) for word in compared}
+    others = [word for word in group.words if _key(word) not in taken]
     chosen = set(shuffled(others, f"{group.name}|{key}")[: max(0, most - len(compared))])
     return (*compared, *(word for word in others if word in chosen))
 

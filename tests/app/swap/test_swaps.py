@@ -8,17 +8,18 @@ import math
 from dataclasses import replace
 
 import pytest
+import scipy.stats
 import torch
 
 from app.audit.service import AuditService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
-from app.swap.distributions import swap_csv
+from app.swap.distributions import controls_of, swap_csv
 from app.swap.operations import swap_json
 from app.swap.service import SwapCancelled, SwapService
-from app.swap.types import SwapControls, SwapDifference, SwapGroup, SwapRequest, SwapRow
-from app.swap.variants import control_variants, swap_offers, swap_targets, words_from
+from app.swap.types import SwapControls, SwapDifference, SwapGroup, SwapRequest, SwapRow, SwapToken
+from app.swap.variants import ControlVariant, control_variants, swap_offers, swap_targets, words_from
 from coft_core.controls.statistics import between_groups
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
@@ -447,6 +448,15 @@ def test_json_and_tables_carry_the_controls_and_say_where_there_are_none(wired, 
     assert [len(group.wordings) for group in single.controls.groups] == [5, 5]
 
 
+def test_no_text_is_among_the_words_of_a_group_twice(wired):
+    request = SwapRequest("Some Muslims left", SETTINGS, (Span(5, 12, "religion"),), groups=("Jew", "Sunni"))
+    rows = [row for row in control_variants(request, request.spans) if not row.is_wording]
+    assert rows[0].variant.prompt == "Some Muslims left"
+    assert "Some Sunnis left" in {row.variant.prompt for row in rows if row.group == 0}
+    assert {row.group for row in rows} == {0, 1}
+    assert len({row.variant.prompt for row in rows}) == len(rows)
+
+
 def test_paraphrases_take_the_place_of_wordings_by_rules_in_every_group(wired):
     request = replace(GROUPED, paraphrases=("There was a Muslim who left",))
     rows = [row for row in control_variants(request, GROUPED.spans) if row.is_wording]
@@ -474,3 +484,17 @@ def test_distributions_are_those_of_policies_that_look_back_at_what_they_wrote(w
         step = outcome.policy.steps[2]
         (row,) = (token for token in result.tokens if token.token_id == step.token_id)
         assert row.probabilities["fused"][place] == pytest.approx(math.exp(step.log_p_fused), abs=1e-5)
+
+
+def test_the_choice_of_the_token_and_of_the_pair_finds_no_more_than_the_level_allows_where_groups_do_not_differ():
+    generator = torch.Generator().manual_seed(7)
+    rows = [ControlVariant(place, f"{place}{word}", None, False) for place in range(3) for word in range(5)]
+    candidates = [SwapToken(number, str(number), {}) for number in range(8)]
+    runs, rejected = 150, 0
+    for _ in range(runs):
+        # Words differ, and the same way in every group; tokens compete, so that choosing one could help.
+        p = (2 * torch.randn(len(rows), len(candidates), generator=generator)).softmax(-1).double()
+        controls = controls_of("abc", rows, [{"factual": row, "fused": row} for row in p], candidates)
+        rejected += controls.p_value(controls.headline) <= 0.05
+    # So many or more are seen in one of a thousand cases if the level is kept.
+    assert rejected <= scipy.stats.binom.ppf(0.999, runs, 0.05)
