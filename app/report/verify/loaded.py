@@ -116,7 +116,7 @@ class Loaded:
             log=self.report.log,
             certificates=certificates,
             drift=self.report.drift,
-            controls={ids[part.branch]: part.controls for part in self.report.controls},
+            controls={ids[part.branch]: part.controls for part in self.report.controls if part.branch in ids},
         )
 
 

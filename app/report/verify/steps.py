@@ -412,14 +412,18 @@ def check_controls(loaded: Loaded) -> Comparing:
     chains, joint = loaded.chains(), loaded.settings.mask_layout == "joint"
     for part in loaded.report.controls:
         place, controls, chain = f"Controls of branch {part.branch}", part.controls, chains.get(part.branch, ())
+        yield part.branch in chains, f"{place}: there is no such branch."
+        rows = [row for family in controls.families for row in (family.marked, *family.neutral, *family.others)]
+        lengths = {len(values) for row in rows for values in (row.effects, row.log_ratios)}
+        whole = lengths == {controls.steps} and controls.steps <= len(chain)
+        yield whole, f"{place}: its rows differ in length."
+        yield all(0 <= value <= 1 for row in rows for value in row.effects), f"{place}: an effect is not a share."
+        if not whole:
+            continue
         yield same(place, "the evidence", controls.evidence, controls.computed(), 1e-9)
         for family in controls.families:
-            rows = (family.marked, *family.neutral, *family.others)
-            lengths = {len(values) for row in rows for values in (row.effects, row.log_ratios)}
-            yield lengths == {controls.steps} and controls.steps <= len(chain), f"{place}: its rows differ in length."
-            yield all(0 <= value <= 1 for row in rows for value in row.effects), f"{place}: an effect is not a share."
             yield same(place, f"the p-values of {family.family}", family.p_values, family.computed())
-            if joint and len(controls.families) == 1 and loaded.settings.policy == "coft":
-                for step, ratio in zip(chain, family.marked.log_ratios, strict=False):
-                    what, slack = f"the log ratio of step {step.index + 1}", 1e-3 + 2 * (step.noise or 1e-3)
-                    yield same(place, what, ratio, step.diagnostics.log_ratio, slack)
+        if joint and len(controls.families) == 1 and loaded.settings.policy == "coft":
+            for step, ratio in zip(chain, controls.families[0].marked.log_ratios, strict=False):
+                what, slack = f"the log ratio of step {step.index + 1}", 1e-3 + 2 * (step.noise or 1e-3)
+                yield same(place, what, ratio, step.diagnostics.log_ratio, slack)

@@ -230,6 +230,7 @@ def branch_left_out(report, _):
     gone = report["branches"].pop()
     report["session"]["active_branch_id"] = report["branches"][0]["id"]
     report["log"] = [entry for entry in report["log"] if entry["branch"] != gone["path"]]
+    report["controls"] = [part for part in report["controls"] if part["branch"] != gone["path"]]
 
 
 FORGERIES: dict[str, Forgery] = {
