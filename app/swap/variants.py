@@ -136,6 +136,8 @@ def _exchanged(request: SwapRequest, spans: Sequence[Span]) -> dict[str, tuple[V
 def swap_variants(request: SwapRequest, spans: Sequence[Span]) -> tuple[Variant, ...]:
     """The variants that a request asks for, the prompt as typed first; variants with the same text are one."""
     by_text = _exchanged(request, spans)
+    for text in request.paraphrases:
+        paraphrased(request.prompt, spans, text)  # refuses one that lacks a marked word before anything runs
     if len(by_text) < 2:
         raise ServiceError(
             "There are not two different variants to compare; choose pronouns or groups to put in place."

@@ -465,7 +465,7 @@ def test_paraphrases_take_the_place_of_wordings_by_rules_in_every_group(wired):
         (1, "There was a Christian who left"),
     ]
     with pytest.raises(InvalidInputError, match="lacks the marked word"):
-        wired[SwapService].compare(replace(request, paraphrases=("A man left",)))
+        wired[SwapService].variants(replace(request, paraphrases=("A man left",)))
 
 
 def test_a_file_of_words_and_paraphrases_is_read_and_its_faults_are_named():
