@@ -15,6 +15,8 @@ from app.audit.finding import LEAST, finding_message, strongest
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.wiring import Services
+from coft_core.controls.measure import ended
+from coft_core.controls.result import Controls, Effects, FamilyControls
 from coft_core.types import Candidate, Span, Step
 from tests.app.shared.test_accessibility import faulty
 from tests.records import make_step
@@ -67,6 +69,56 @@ def test_the_page_is_told_the_step_its_context_and_the_words_that_move_enough_li
     assert [part for part, strong in message["sentence"] if strong] == ["1.4 times likelier"]
 
 
+def controls_of_two_steps(strongest: float, ranges: tuple[float, float] = (0.5, 0.6)) -> Controls:
+    """Controls in which the marked word moves 0.3 at the second step, and one of 39 neutral words this much."""
+    neutral = tuple(Effects(f"word {number}", (0.01, 0.02), (0.0, 0.0)) for number in range(38))
+    further = Effects("local", (0.01, strongest), (0.0, 0.0))
+    family = FamilyControls(
+        "age", Effects("elderly", (0.0, 0.3), (0.0, 0.4)), "neutral", (*neutral, further),
+        (Effects("manager", (0.1, 0.9), (0.0, 0.0)), Effects("later", (0.0, 0.1), (0.0, 0.0))), ranges=((), (ranges,)),
+    )  # fmt: skip
+    return Controls((replace(family, p_values=family.computed()),))
+
+
+@pytest.mark.parametrize(("strongest", "p_value", "because"), [(0.1, 1 / 40, True), (0.3, 2 / 40, True)])
+def test_a_finding_says_because_of_only_where_comparable_words_do_less(
+    strongest: float, p_value: float, because: bool
+) -> None:
+    controls = controls_of_two_steps(strongest)
+    assert controls.p_value(1) == pytest.approx(p_value)
+    shared = replace(controls, families=(controls.families[0], replace(controls.families[0], family="race")))
+    for found, expected in ((controls, because), (shared, p_value * 2 <= 0.05), (None, False)):
+        message = finding_message("The manager", ["elderly"], [CALM, TELLING], never, found, done=True)
+        assert ("because of" in message["sentence"][2][0]) is expected
+    bands = {word["t"]: word["band"] for word in message["words"]}
+    assert bands == {"dismissed": None, "welcomed": None}
+    message = finding_message("The manager", ["elderly"], [CALM, TELLING], never, controls, done=True)
+    assert {word["t"]: word["band"] for word in message["words"]} == {"dismissed": (0.5, 0.6), "welcomed": None}
+    comparable, other = message["compared"]
+    assert f"{p_value:.2g}" in comparable[0]
+    assert all(part in other[1] for part in ("1 of 2", "manager", "0.90", "0.30"))
+
+
+def test_a_comparison_is_stored_once_may_be_skipped_and_is_left_out_where_nothing_is_compared(wired: Services) -> None:
+    audits, spans = wired[AuditService], (Span(35, 37, "gender"),)
+    own = AuditSettings(calibration_id=None, max_new_tokens=4, seed=5)
+    numbers = [audits.start(StartAudit(PROMPT, replace(own, controls=count), spans)).session_id for count in (3, 0)]
+    for number in numbers:
+        list(audits.run(number))
+    begun = audits.comparing(numbers[0])
+    next(begun)
+    audits.pause(numbers[0])
+    assert list(begun) == []
+    branches = [audits.branch(number, None).id for number in numbers]
+    assert audits.controls(numbers[0], branches[0]) is None
+    found = ended(audits.comparing(numbers[0]))
+    assert found is not None
+    assert found.steps == len(audits.view(numbers[0]).steps)
+    assert list(audits.comparing(numbers[0])) == []
+    assert audits.controls(numbers[0], branches[0]) == found
+    assert ended(audits.comparing(numbers[1])) is None
+
+
 @pytest.mark.parametrize("masked", [[], ["elderly"]])
 def test_without_a_marked_word_or_a_word_that_moves_no_step_is_named(masked: list[str]) -> None:
     still = step_of(0, one=(0.5, 0.5 - 0.9 * LEAST), two=(0.3, 0.3))
@@ -112,6 +164,8 @@ def test_two_actions_show_the_finding_with_both_texts_its_verdict_and_its_report
     finding = page.locator("#finding .found")
     expect(finding.locator(".sentence")).not_to_be_empty()
     expect(finding.locator(".texts dd")).to_have_count(2)
+    expect(finding.locator(".answers h3").first).to_be_visible()
+    expect(finding.locator(".comparing")).to_be_hidden()
     expect(page.locator("#verdicts [data-verdict=unfair]")).to_be_visible()
     expect(page.locator("#inspector")).to_be_hidden()
     assert faulty(page) == []
