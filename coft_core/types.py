@@ -133,11 +133,20 @@ def is_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling controls, the same in every branch and at calibration."""
+    """Sampling controls, the same in every branch and at calibration.
+
+    Attributes:
+        temperature: Divides the logits.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Tokens kept; 0 is off.
+        shared_noise: Each token has noise of its own in a draw, so that draws of one key differ no more between
+            prompts than their distributions do; the law of each draw is the same.
+    """
 
     temperature: float = 1.0
     top_p: float = 0.9
     top_k: int = 0
+    shared_noise: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be sampled with."""

@@ -236,7 +236,7 @@ def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str
     record = data.record
     return [
         ("seed", str(record.seed)),
-        ("decoding", "greedy" if record.greedy else "sampling"),
+        ("decoding", "greedy" if record.greedy else f"sampling{' with shared noise' * settings.shared_noise}"),
         ("steps at most", str(record.max_new_tokens)),
         ("masked families", ", ".join(settings.masked_families or ()) or "none"),
         ("word list", str(record.policy_settings.get("user_list") or "none")),

@@ -204,6 +204,8 @@ class AuditSettings(DecodingSettings):
         False, "Greedy: take the likeliest token", help="take the likeliest certified token", fold="sampling",
         control="Checkbox", calibrated=False,
     )  # fmt: skip
+    # Asked for by what compares draws of several prompts.
+    shared_noise: bool = setting(False, calibrated=False)
     proceed_uncertified: bool = setting(False, help="use a calibration of another policy")
     controls: int = setting(
         NEUTRAL, "Comparable words", help="neutral words that each marked word is compared with; 0 compares with none",

@@ -181,7 +181,7 @@ MODES = ("hard", "soft")
 
 def policy_of(settings: AuditSettings, calibration: Calibration | None) -> Policy:
     """The policy of the settings."""
-    controls = controls_of(settings)
+    controls = controls_of(settings) | {"shared_noise": settings.shared_noise}
     if settings.mask_layout not in LAYOUTS:
         raise ServiceError(f"There is no mask layout {settings.mask_layout!r}; choose {' or '.join(LAYOUTS)}.")
     info = policy_info(settings.policy)

@@ -4,6 +4,10 @@ Each observation ``X`` in [0, 1] multiplies the wealth of a bet that the mean is
 - 1)``, and of a bet that it is smaller by ``1 + gamma ((1 - X) / (1 - m) - 1)``. If the mean is ``m``, the wealth is a
 martingale, which ever reaches ``1 / alpha`` with probability at most ``alpha`` (Ville). Half of the stake bets on
 either side, spread evenly over :data:`FRACTIONS` (Waudby-Smith and Ramdas, JRSS B 86 (2024) 1-27).
+
+All that is asked of an observation is its mean, whatever was seen before it. So a pair of outcomes may hang together,
+as those of draws with the same noise do, as long as no pair tells of a later one; the more its outcomes agree, the
+sooner a difference of their means is found.
 """
 
 from __future__ import annotations

@@ -1,13 +1,18 @@
 """A question about paths, such as "approved" against "denied": shares by world, and when their difference is decided.
 
 Outcomes are True, False, or None where a path answers neither way. A share is that of True among the scored paths. A
-world's paths are drawn independently of each other and of the other worlds'; so are the scored ones among them.
+world's paths are drawn independently of each other, and so are the scored ones among them; paths of one number in two
+worlds are twins, whose outcomes are mostly the same where the worlds are alike. The bets are on twins, so that what
+both have in common cancels out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from coft_core.conformal.betting import Bet, bet_on_difference, pairs_to_decide
 from coft_core.conformal.coverage import clopper_pearson
@@ -57,7 +62,7 @@ def compare(worlds: Sequence[Outcomes], alpha: float) -> tuple[Comparison, ...]:
     each = _shared(alpha, worlds)
     return tuple(
         Comparison(
-            0, other, each, bet_on_difference(_scored(worlds[0]), _scored(worlds[other]), each),
+            0, other, each, bet_on_difference(*_bets(worlds[0], worlds[other])[1:], each),
             _decided(worlds[0], worlds[other], each),
         )
         for other in range(1, len(worlds))
@@ -79,13 +84,24 @@ def _shared(alpha: float, worlds: Sequence[Outcomes]) -> float:
     return alpha / max(len(worlds) - 1, 1)
 
 
-def _scored(outcomes: Outcomes) -> list[bool]:
-    return [item for item in outcomes if item is not None]
+def _bets(first: Outcomes, second: Outcomes) -> npt.NDArray[np.int64]:
+    """Pairs to bet on ``(3, T)``: after how many paths each is known, and its two outcomes.
+
+    A pair has the first scored path of either world since the pair before, twins where both are scored at once. As no
+    path since then counts in a later pair, the past says nothing of a pair, and each outcome has the law of the scored.
+    """
+    pairs: list[tuple[int, bool, bool]] = []
+    one = other = None
+    for number, (a, b) in enumerate(zip(first, second, strict=False), start=1):
+        one, other = a if one is None else one, b if other is None else other
+        if one is not None and other is not None:
+            pairs.append((number, one, other))
+            one = other = None
+    return np.array(pairs, dtype=np.int64).reshape(-1, 3).T
 
 
 def _decided(first: Outcomes, second: Outcomes, alpha: float) -> int | None:
     """Paths of either world that it takes to see the pair that decides."""
-    pair = pairs_to_decide(_scored(first), _scored(second), alpha)
-    if pair is None:
-        return None
-    return 1 + max([at for at, item in enumerate(side) if item is not None][pair - 1] for side in (first, second))
+    after, *outcomes = _bets(first, second)
+    pair = pairs_to_decide(*outcomes, alpha)
+    return None if pair is None else int(after[pair - 1])

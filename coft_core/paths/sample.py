@@ -1,4 +1,8 @@
-"""Drawing paths: every path has a seed of its own, so that it is the same in whatever batch it is written."""
+"""Drawing paths: every path has its seed, so that it is the same in whatever batch it is written.
+
+The paths of one number have one seed in all worlds. Under a policy with shared noise they are twins: they differ only
+where their worlds do.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +54,12 @@ class Path:
         return bool(self.thresholds) and all(mark in ("held", "borrowed") for mark in self.thresholds)
 
 
-def path_seed(seed: int, world: str, number: int) -> int:
-    """Seed of one path of a world.
+def path_seed(seed: int, number: int) -> int:
+    """Seed of the paths of a number, one in each world.
 
-    It depends on nothing else, so that neither further worlds nor more paths change a path. Different worlds have
-    different seeds: their paths are drawn independently of each other.
+    It depends on nothing else, so that neither further worlds nor more paths change a path.
     """
-    digest = hashlib.blake2b(f"{seed}|path|{world}|{number}".encode(), digest_size=6).digest()
+    digest = hashlib.blake2b(f"{seed}|path|{number}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big")
 
 

@@ -25,6 +25,7 @@ class PathTree:
     """The merged tree; nodes stand in preorder, so that a parent comes before its children and the root is number 0."""
 
     nodes: tuple[Node, ...]
+    worlds: Sequence[Sequence[TokenPath]]
 
     @property
     def totals(self) -> tuple[int, ...]:
@@ -47,6 +48,11 @@ class PathTree:
         """How a world's paths go on behind a node: one count a child, and the paths that end there last."""
         item = self.nodes[node]
         return (*(self.nodes[child].visits[world] for child in item.children), item.ends[world])
+
+    def ways(self, node: int, world: int) -> list[TokenPath | None]:
+        """How each path of a world goes on behind a node: with a token or none; None where it does not begin so."""
+        start, depth = self.beginning(node), self.nodes[node].depth
+        return [path[depth : depth + 1] if path[:depth] == start else None for path in self.worlds[world]]
 
 
 def merge_paths(worlds: Sequence[Sequence[TokenPath]]) -> PathTree:
@@ -84,5 +90,6 @@ def merge_paths(worlds: Sequence[Sequence[TokenPath]]) -> PathTree:
         tuple(
             Node(node.parent, node.depth, node.token_id, node.visits, node.ends, tuple(below))
             for node, below in zip(nodes, children, strict=True)
-        )
+        ),
+        worlds,
     )

@@ -169,6 +169,7 @@ class Policy(ABC):
         mask_mode: ``"hard"``, or ``"soft"`` with ``mask_hint``.
         whitelist: Terms that are never masked.
         accept_mismatch: Use a calibration of another policy knowingly; no token then counts as certified.
+        shared_noise: Draw with noise that each token keeps in every prompt; see :class:`coft_core.types.Sampling`.
 
     Raises:
         InvalidInputError: A parameter is of another type or outside its range.
@@ -182,6 +183,7 @@ class Policy(ABC):
     mask_hint: str = DEFAULT_HINT
     whitelist: tuple[str, ...] = ()
     accept_mismatch: bool = False
+    shared_noise: bool = False
 
     # As in --policy, and on pages and in sentences.
     name: ClassVar[str]
@@ -216,7 +218,7 @@ class Policy(ABC):
     @cached_property
     def sampling(self) -> Sampling:
         """The sampling controls."""
-        return Sampling(self.temperature, self.top_p, self.top_k)
+        return Sampling(self.temperature, self.top_p, self.top_k, self.shared_noise)
 
     @property
     def mask(self) -> MaskSettings:

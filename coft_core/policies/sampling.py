@@ -1,4 +1,10 @@
-"""Choosing a token: certified set, then top-k, then top-p, then the keyed draw (paper Eq. 8)."""
+"""Choosing a token: certified set, then top-k, then top-p, then the keyed draw (paper Eq. 8).
+
+A draw is made from its keyed number in one of two ways. Audits go up the cumulative probabilities to that number. With
+shared noise it is the seed of one Gumbel number for each token, and the token with the largest sum of log-probability
+and noise is taken. That is a draw of the same law (Maddison, Tarlow and Minka, NeurIPS 2014), and under similar
+distributions it is mostly the same token.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +27,25 @@ def keyed_uniform(seed: int, path: str, step: int) -> float:
     return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 11) / float(1 << 53)
 
 
+_GAMMA = 0x9E3779B97F4A7C15 - 2**64
+_MIX = ((30, 0xBF58476D1CE4E5B9 - 2**64), (27, 0x94D049BB133111EB - 2**64), (31, 1))
+"""SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), as signed numbers, whose products wrap around."""
+
+
+def gumbel_noise(uniform: Tensor, token_ids: Tensor) -> Tensor:
+    """A Gumbel number for each keyed draw ``(G,)`` and each of its tokens ``(G, S)``, whatever others there are."""
+    state = (uniform.double() * 2**53).long()[:, None] + (token_ids + 1) * _GAMMA  # (G, S)
+    for shift, factor in _MIX:
+        state = (state ^ _right(state, shift)) * factor
+    # With 52 bits and a half it is never 0 or 1.
+    return -((_right(state, 12).double() + 0.5) * 2**-52).log().neg().log()
+
+
+def _right(number: Tensor, bits: int) -> Tensor:
+    """Shifted as an unsigned number."""
+    return (number >> bits) & ((1 << (64 - bits)) - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Tokens chosen for G prompts; all tensors live on the logits' device."""
@@ -32,7 +57,7 @@ class Choice:
 def choose(
     log_p: Tensor, certified: Tensor | None, sampling: Sampling, uniform: Tensor, greedy: bool = False
 ) -> Choice:
-    """Choose one token a row: restrict to the certified set, cut by top-k, then by top-p, then draw at ``uniform``.
+    """Choose one token a row: restrict to the certified set, cut by top-k, then by top-p, then draw by ``uniform``.
 
     An empty set gives ``argmax`` of the unrestricted distribution. Ties go to the smaller token id. On a CPU only the
     likeliest tokens are put in order wherever they settle the draw; the token is the same. Elsewhere every token is
@@ -83,17 +108,21 @@ def _draw(log_p: Tensor, empty: Tensor, sampling: Sampling, uniform: Tensor, siz
         kept &= cumulative - p < sampling.top_p  # the mass of the likelier tokens
     # Those that are kept come first; of a model that returns NaN there is none.
     last = (kept.sum(-1, keepdim=True) - 1).clamp_min(0)  # (G, 1)
-    target = uniform.to(p)[:, None] * cumulative.gather(-1, last)  # (G, 1)
-    # right=True so that a draw of exactly 0 cannot land on a token of probability 0.
-    rank = torch.minimum(torch.searchsorted(cumulative, target, right=True), last)  # (G, 1)
+    if sampling.shared_noise:
+        noisy = ordered.double() + gumbel_noise(uniform, token_ids)  # (G, S)
+        rank, furthest = noisy.masked_fill(~kept, -torch.inf).argmax(-1, keepdim=True), last  # (G, 1) each
+    else:
+        target = uniform.to(p)[:, None] * cumulative.gather(-1, last)  # (G, 1)
+        # right=True so that a draw of exactly 0 cannot land on a token of probability 0.
+        rank = furthest = torch.minimum(torch.searchsorted(cumulative, target, right=True), last)  # (G, 1)
     rank = rank.masked_fill(empty[:, None], 0)
     drawn = token_ids.gather(-1, rank)[:, 0]
     if size == vocabulary:
         return drawn, torch.ones_like(empty)
     # Where a cut ends is known once a token is outside it. Of the tokens that are as likely as the last in order, some
-    # may be missing, so which of them has which rank is not known.
+    # may be missing, so which of them has which rank is not known; noise asks that of all that are kept.
     ended = empty | ~kept[:, -1] if ordered.shape[-1] == size else torch.ones_like(empty)
-    return drawn, ended & (ordered.gather(-1, rank) > least)[:, 0]
+    return drawn, ended & (ordered.gather(-1, furthest) > least)[:, 0]
 
 
 def _likeliest(log_p: Tensor, size: int) -> tuple[Tensor, Tensor]:
