@@ -198,10 +198,13 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
         if errors and not all(request.accept_errors for request in requests):
             raise ServiceError(refused_rows(prompts, errors))
         usable = _usable(prompts, errors)
-        # All sessions of all batches are to read the same prompt alike, those of rows that wait until tomorrow too.
+        # All sessions of all batches are to read the same prompt alike, those of rows that wait until tomorrow too, and
+        # rows of one seed differ only by their prompts.
         models = [self.host.get(request.settings.model) for request in requests]
         requests = [
-            replace(request, settings=pinned(model, request.settings))
+            replace(
+                request, settings=replace(pinned(model, request.settings), shared_noise=not request.settings.greedy)
+            )
             for model, request in zip(models, requests, strict=True)
         ]
         for place, request in enumerate(requests):

@@ -19,6 +19,7 @@ from app.paths.sentences import (
     reservations,
     result_sentences,
     threshold_sentence,
+    twins_sentence,
 )
 from app.paths.service import TABLES, PathsService
 from app.paths.types import Analysis, OpenedPath, PathsRequest, PathsView, Question
@@ -137,7 +138,7 @@ def _print(found: Analysis) -> None:
     for apart in found.apart:
         parting = first_parting(found, apart)
         where = "no parting found" if parting is None else f"part with total variation {distance(parting)}"
-        print(f"{found.labels[0]} and {found.labels[apart.world]}: {where}")
+        print(f"{found.labels[0]} and {found.labels[apart.world]}: {where}. {twins_sentence(apart)}".rstrip())
     for note in reservations(found):
         print(f"Note: {note}")
 
@@ -200,8 +201,9 @@ def sampled_paths(wired: Services, run_id: int) -> Analysis:
         result (sentences), notes, worlds (each with its paths, their seeds, texts, tokens, thresholds and outcomes),
         estimates (share of yes with its exact 95 % interval), comparisons (difference of the first world from each
         other one with an interval that holds at all times, and decided_after, or null), partings (total variation of
-        the next token behind each beginning with its bootstrap interval, its mean over shuffles and p-values), depths
-        (the same of whole beginnings), and tree (shares of each beginning by world).
+        the next token behind each beginning with its bootstrap interval, its mean over exchanges and p-values), twins
+        (how many paths of one draw part, and how many at each token), depths (the same as partings of whole
+        beginnings), and tree (shares of each beginning by world).
     """
     return _found(wired, run_id)
 

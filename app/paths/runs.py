@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from app.paths.types import Analysis, Apart, PathsRequest, PathsView, World, WorldPaths
 from app.shared.files import to_csv
 from app.shared.json import settings_json
-from coft_core.paths.parting import Difference, beginnings_by_depth, partings
+from coft_core.paths.parting import Difference, beginnings_by_depth, partings, parts_at
 from coft_core.paths.question import Comparison, compare, estimate
 from coft_core.paths.sample import Path
 from coft_core.paths.tree import PathTree, merge_paths
@@ -77,7 +77,8 @@ def view_of(job: JobRecord) -> PathsView:
 
 def analysis_of(view: PathsView) -> Analysis:
     """Merge a run's paths, compare how its worlds go on, and answer its question."""
-    tree = merge_paths([[path.token_ids for path in item.paths] for item in view.worlds])
+    worlds = [[path.token_ids for path in item.paths] for item in view.worlds]
+    tree = merge_paths(worlds)
     seed = view.request.settings.seed
     outcomes = [item.outcomes for item in view.worlds] if view.asked else []
     return Analysis(
@@ -85,7 +86,13 @@ def analysis_of(view: PathsView) -> Analysis:
         tree=tree,
         tokens=_tokens(view, tree),
         apart=tuple(
-            Apart(other, partings(tree, 0, other, seed), beginnings_by_depth(tree, 0, other, seed))
+            Apart(
+                other,
+                partings(tree, 0, other, seed),
+                beginnings_by_depth(tree, 0, other, seed),
+                # Runs of earlier versions drew worlds independently.
+                tuple(map(parts_at, worlds[0], worlds[other])) if view.request.settings.shared_noise else (),
+            )
             for other in range(1, len(view.worlds))
         ),
         estimates=tuple(estimate(item) for item in outcomes),
@@ -135,6 +142,17 @@ def view_json(analysis: Analysis) -> dict[str, Any]:
         ],
         "comparisons": [_comparison_json(analysis, item) for item in analysis.comparisons],
         "partings": _partings(analysis),
+        "twins": [
+            {
+                "first": first,
+                "second": analysis.labels[apart.world],
+                "twins": len(apart.twins),
+                "part": apart.parted_at.total(),
+                "part_at": {str(token): twins for token, twins in sorted(apart.parted_at.items())},
+            }
+            for apart in analysis.apart
+            if apart.twins
+        ],
         "depths": [
             {"first": first, "second": analysis.labels[apart.world], "depth": depth, **_difference(found)}
             for apart in analysis.apart
@@ -211,7 +229,7 @@ def _difference(found: Difference) -> dict[str, float]:
     return {"total_variation": fields.pop("distance"), **fields}
 
 
-PATH_COLUMNS = ("world", "path", "seed", "text", "tokens", "finished", "thresholds", "held", "outcome")
+PATH_COLUMNS = ("world", "path", "seed", "text", "tokens", "finished", "thresholds", "held", "outcome", "parts_at")
 THINKING_COLUMNS = ("thinking", "answer")
 ESTIMATE_COLUMNS = (
     "world", "paths", "yes", "no", "unscored", "share", "low", "high", "against", "difference", "difference_low",
@@ -228,8 +246,9 @@ def _thinking(path: Path) -> str:
     return "" if path.divided is None else path.divided.thinking
 
 
-def paths_csv(view: PathsView) -> str:
+def paths_csv(analysis: Analysis) -> str:
     """Every path of a run; thinking and answer apart where there is any thinking."""
+    view, twins = analysis.view, {apart.world: apart.twins for apart in analysis.apart if apart.twins}
     thinks = any(item.thinks for item in view.worlds)
     return to_csv(
         (*PATH_COLUMNS, *(THINKING_COLUMNS if thinks else ())),
@@ -244,10 +263,11 @@ def paths_csv(view: PathsView) -> str:
                 "thresholds": " ".join(path.thresholds),
                 "held": path.held if item.has_thresholds else None,
                 "outcome": OUTCOMES[item.outcomes[number]] if item.outcomes else None,
+                "parts_at": twins[place][number] if number < len(twins.get(place, ())) else None,
                 "thinking": _thinking(path),
                 "answer": path.answer,
             }
-            for item in view.worlds
+            for place, item in enumerate(view.worlds)
             for number, path in enumerate(item.paths)
         ),
     )

@@ -53,6 +53,16 @@ def parting_sentence(analysis: Analysis, apart: Apart) -> str:
     return f"{names} part {behind}: total variation {distance(found)}, {found.difference.by_chance:.2f} by chance."
 
 
+def twins_sentence(apart: Apart) -> str:
+    """How many twins part and at which token most do; empty where worlds were drawn independently."""
+    parted = apart.parted_at
+    if not parted:
+        return f"Each of {plural(len(apart.twins), 'twin')} goes on alike." if apart.twins else ""
+    ((token, _),) = parted.most_common(1)
+    verb = "parts" if parted.total() == 1 else "part"
+    return f"Of {plural(len(apart.twins), 'twin')}, {count(parted.total())} {verb}, most at token {token}."
+
+
 def first_parting(analysis: Analysis, apart: Apart) -> Parting | None:
     """The parting of the shortest beginning, and of those the one that most paths have."""
     found = [item for item in apart.partings if item.adjusted <= PARTED]

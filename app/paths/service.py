@@ -66,9 +66,9 @@ class PathsService(RunOfJobs[PathsView]):
     def submit(self, request: PathsRequest) -> int:
         """Start a run as a job and return the job's id, which is that of the run."""
         check_request(request)
-        # Paths are opened as audits on another day.
+        # Paths are opened as audits on another day. The draws of a number are twins in all worlds.
         settings = pinned(self.host.get(request.settings.model), request.settings)
-        request = replace(request, settings=settings)
+        request = replace(request, settings=replace(settings, shared_noise=True))
         worlds = self.worlds(request)
         # Refused here rather than in the job: what cannot be read as a question, and a world that cannot be planned.
         self._reader(request)
@@ -116,13 +116,9 @@ class PathsService(RunOfJobs[PathsView]):
 
     def csv(self, run_id: int, table: str) -> str:
         """A table of a run: its paths, estimates or partings."""
-        view = self.view(run_id)
-        if table == "paths":
-            return paths_csv(view)
-        if table == "estimates":
-            return estimates_csv(self.analysis(view))
-        if table == "partings":
-            return partings_csv(self.analysis(view))
+        tables = {"paths": paths_csv, "estimates": estimates_csv, "partings": partings_csv}
+        if table in tables:
+            return tables[table](self.analysis(self.view(run_id)))
         raise ServiceError(f"There is no table {table!r}; choose one of {', '.join(TABLES)}.")
 
     def _plan(self, world: World) -> Plan:
@@ -144,7 +140,7 @@ class PathsService(RunOfJobs[PathsView]):
             numbers = range(first, min(first + size, request.paths))
             for place, (world, planned) in enumerate(zip(worlds, sampling.plans, strict=True)):
                 context.check_cancelled()
-                seeds = [path_seed(request.settings.seed, world.key, number) for number in numbers]
+                seeds = [path_seed(request.settings.seed, number) for number in numbers]
                 with self.host.turn():
                     marks = thinking_marks(planned.model.tokenizer, self._marks)
                     sampling.take(place, sample_paths(planned, seeds, room, marks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -132,11 +133,17 @@ class PathsView:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """How far another world is from the first."""
+    """How far another world is from the first; ``twins`` says of each path at which token it parts from its twin."""
 
     world: int
     partings: tuple[Parting, ...]
     depths: tuple[Difference, ...]
+    twins: tuple[int | None, ...] = ()
+
+    @property
+    def parted_at(self) -> Counter[int]:
+        """How many twins part at each token, counted from 1."""
+        return Counter(at for at in self.twins if at is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from app.jobs.service import ENDED
 from app.paths import sentences
 from app.paths.drawing import LEAST_HEIGHT, Cell, cells_of
 from app.paths.runs import PARTED
-from app.paths.sentences import called, distance, interval, parting_sentence, percent
+from app.paths.sentences import called, distance, interval, parting_sentence, percent, twins_sentence
 from app.paths.types import Analysis, OpenedPath, PathsView, WorldPaths
 from app.paths.worlds import shown_prompt
 from app.shared.format import plural, quoted
@@ -62,7 +62,7 @@ def tree_html(analysis: Analysis) -> str:
             (label, _picture(analysis, cells_of(analysis, [number]), label))
             for number, label in enumerate(analysis.labels)
         ],
-        partings=[parting_sentence(analysis, apart) for apart in analysis.apart],
+        partings=[f"{parting_sentence(analysis, apart)} {twins_sentence(apart)}" for apart in analysis.apart],
         least=f"{LEAST_HEIGHT:.0%}",
     )
 

@@ -204,8 +204,11 @@ class AuditSettings(DecodingSettings):
         False, "Greedy: take the likeliest token", help="take the likeliest certified token", fold="sampling",
         control="Checkbox", calibrated=False,
     )  # fmt: skip
-    # Asked for by what compares draws of several prompts.
-    shared_noise: bool = setting(False, calibrated=False)
+    shared_noise: bool = setting(
+        False, "Same noise in every prompt", help="each token has the same noise in every prompt", fold="sampling",
+        control="Checkbox", calibrated=False, hint="With one seed, the texts of two prompts then part only where "
+        "the model treats the prompts differently. Always on in Batches, What if someone else? and Many draws.",
+    )  # fmt: skip
     proceed_uncertified: bool = setting(False, help="use a calibration of another policy")
     controls: int = setting(
         NEUTRAL, "Comparable words", help="neutral words that each marked word is compared with; 0 compares with none",

@@ -165,7 +165,9 @@ class SwapService:
         variants = self.variants(request)
         length = max(request.max_new_tokens, request.answer_step + 1)
         # Another step may be read, and a chain begun as a session, on another day.
-        settings = pinned(self._host.get(request.settings.model), replace(request.settings, max_new_tokens=length))
+        # The chains of all variants are twins.
+        asked = replace(request.settings, max_new_tokens=length, shared_noise=not request.settings.greedy)
+        settings = pinned(self._host.get(request.settings.model), asked)
         # Everything is planned before anything runs, so that a refused variant costs no chain.
         plans = self._plans(variants, settings)
         first = _masked_ids(plans[0][1])

@@ -3,7 +3,7 @@
 Each observation ``X`` in [0, 1] multiplies the wealth of a bet that the mean is larger than ``m`` by ``1 + gamma (X / m
 - 1)``, and of a bet that it is smaller by ``1 + gamma ((1 - X) / (1 - m) - 1)``. If the mean is ``m``, the wealth is a
 martingale, which ever reaches ``1 / alpha`` with probability at most ``alpha`` (Ville). Half of the stake bets on
-either side, spread evenly over :data:`FRACTIONS` (Waudby-Smith and Ramdas, JRSS B 86 (2024) 1-27).
+either side, spread over :data:`FRACTIONS` (Waudby-Smith and Ramdas, JRSS B 86 (2024) 1-27).
 
 All that is asked of an observation is its mean, whatever was seen before it. So a pair of outcomes may hang together,
 as those of draws with the same noise do, as long as no pair tells of a later one; the more its outcomes agree, the
@@ -23,8 +23,11 @@ from coft_core.errors import InvalidInputError
 Floats = npt.NDArray[np.float64]
 
 BETS = 40
-FRACTIONS: Floats = np.arange(1, BETS + 1) / (BETS + 1)
+FRACTIONS: Floats = np.append(np.arange(1, BETS + 1) / (BETS + 1), 0.995)
 """Shares of the wealth that are at stake in each bet; below 1, so that no single observation takes all of it."""
+
+STAKES: Floats = np.append(np.full(BETS, 0.5 / BETS), 0.5)
+"""How much is put on each bet: half of it on the last, for pairs that differ seldom and then in one direction."""
 
 HALVINGS = 34
 """Steps of the search for an interval's end. They find it to 1e-10; pages show three digits."""
@@ -129,8 +132,8 @@ def _log_wealth(values: Floats, counts: Floats, mean: Floats) -> Floats:
     larger = values / mean[:, None]  # (T, U)
     smaller = (1 - values) / (1 - mean[:, None])
     sides = [
-        np.einsum("gtu,tu->gt", np.log1p(FRACTIONS[:, None, None] * (factor - 1)), counts)
+        np.log(STAKES / 2)[:, None] + np.einsum("gtu,tu->gt", np.log1p(FRACTIONS[:, None, None] * (factor - 1)), counts)
         for factor in (larger, smaller)
-    ]  # (BETS, T) each
-    total: Floats = np.logaddexp.reduce(np.concatenate(sides), axis=0) - np.log(2 * BETS)
+    ]  # (BETS + 1, T) each
+    total: Floats = np.logaddexp.reduce(np.concatenate(sides), axis=0)
     return total

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from coft_core.paths.question import decided_after
 from coft_core.policies import sampling as module
 from coft_core.policies.sampling import choose, gumbel_noise, keyed_uniform
 from coft_core.types import Sampling
@@ -72,6 +73,17 @@ def test_twins_are_equal_under_equal_distributions_and_never_go_apart_more_than_
     own = float((drawn(first, uniform, OWN) != drawn(second, uniform.flip(0), OWN)).double().mean())
     assert apart <= 2 * distance / (1 + distance) + 3 * math.sqrt(0.25 / DRAWS)
     assert apart < own / 2
+
+
+def test_twins_of_worlds_with_one_share_are_rarely_said_to_differ():
+    """Half of each world answers yes, by other tokens, so that twins often answer otherwise."""
+    first, second = (torch.tensor([p]).log() for p in ((0.35, 0.15, 0.35, 0.15), (0.15, 0.35, 0.2, 0.3)))
+    uniform = uniforms(60_000)
+    outcomes = [(drawn(log_p, uniform) < 2).view(300, 200).tolist() for log_p in (first, second)]
+    apart = np.mean(np.array(outcomes[0]) != np.array(outcomes[1]))
+    assert apart > 0.1
+    alarms = sum(decided_after(worlds, 0.1) is not None for worlds in zip(*outcomes, strict=True))
+    assert alarms / 300 <= 0.1 + 3 * math.sqrt(0.09 / 300)
 
 
 @pytest.mark.parametrize("heads", [(), (1,), (4, 16)])

@@ -48,7 +48,7 @@ def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed
     assert [row.line for row in view.rows] == [2, 3, 4, 5]
     assert [row.state for row in view.rows] == ["finished"] * 4
     assert (view.counts, view.resumable, view.filename) == ({"finished": 4}, False, "prompts.csv")
-    assert view.request == REQUEST
+    assert view.request == replace(REQUEST, settings=replace(SETTINGS, shared_noise=True))
     sessions = [wired[AuditService].view(row.session_id) for row in view.rows]
     assert [s.prompt for s in sessions] == ["He is a nurse", "She is a nurse", "=He left", "Nobody left"]
     assert [(x.start, x.end, x.source) for x in sessions[0].spans] == [(0, 2, "user")]
@@ -73,8 +73,9 @@ def test_a_batch_writes_the_tokens_of_a_session_of_its_own_and_keeps_its_request
     request = BatchRequest("b", settings, accept_errors=True, same_seed=True)
     batch_id = run(wired, tmp_path, request)
     view = wired[BatchService].view(batch_id)
-    assert asdict(view.request) == asdict(request)
-    alone = wired[AuditService].start(StartAudit("She is a nurse", settings))
+    shared = replace(settings, shared_noise=True)
+    assert asdict(view.request) == asdict(replace(request, settings=shared))
+    alone = wired[AuditService].start(StartAudit("She is a nurse", shared))
     list(wired[AuditService].run(alone.session_id))
     sessions = (view.rows[1].session_id, alone.session_id)
     tokens = [[step.token_id for step in wired[AuditService].view(number).steps] for number in sessions]

@@ -13,10 +13,11 @@ from app.jobs.service import JobService
 from app.paths.operations import list_paths, open_path, sample_paths, sampled_paths, sampling_from_json
 from app.paths.questions import reader_of
 from app.paths.runs import analysis_of, view_json, view_of
-from app.paths.sentences import decided_text, reservations, result_sentences
+from app.paths.sentences import decided_text, reservations, result_sentences, twins_sentence
 from app.paths.service import PathsService
 from app.paths.types import PathsRequest, Question
 from app.paths.worlds import shown_prompt, worlds_of
+from app.report.service import ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import JobCancelled, ServiceError
 from coft_core.errors import CalibrationMismatch
@@ -24,7 +25,8 @@ from coft_core.paths.question import decided_after
 from coft_core.types import Span
 from db.types import NotFoundError
 from tests.app.conftest import calibrated_on
-from tests.conftest import prompt_set_csv
+from tests.app.report.conftest import check_named, failures
+from tests.conftest import load_tiny, prompt_set_csv, verifier
 
 SETTINGS = AuditSettings(model="tiny", top_p=1.0, lam=0.25, seed=3, max_new_tokens=4)
 PROMPT = "The nurse read her note"
@@ -96,7 +98,38 @@ def test_a_world_has_the_same_paths_whatever_others_there_are_and_however_many_c
     both = sampled(REQUEST)
     alone = sampled(replace(REQUEST, masked=False, pronouns=("he",), paths=20))
     assert texts(alone)[0][:12] == texts(both)[0]
-    assert len({path.seed for item in both.worlds for path in item.paths}) == 24
+    first, second = ([path.seed for path in item.paths] for item in both.worlds)
+    assert first == second
+    assert len(set(first)) == 12
+
+
+def test_twins_part_only_where_their_worlds_differ_and_the_tables_say_at_which_token(wired, sampled, tmp_path):
+    view = sampled(replace(REQUEST, pronouns=("he",), paths=30))
+    analysis = analysis_of(view)
+    rows = list(csv.DictReader(io.StringIO(wired[PathsService].csv(view.id, "paths"))))
+    assert {row["parts_at"] for row in rows[:30]} == {""}
+    for apart, told in zip(analysis.apart, view_json(analysis)["twins"], strict=True):
+        first, second = (texts(view)[world] for world in (0, apart.world))
+        at = [
+            next((place for place, pair in enumerate(zip(*twins, strict=True), 1) if len(set(pair)) > 1), None)
+            for twins in zip(first, second, strict=True)
+        ]
+        assert [row["parts_at"] for row in rows[30 * apart.world :][:30]] == ["" if x is None else str(x) for x in at]
+        parted = [token for token in at if token is not None]
+        assert (told["twins"], told["part"]) == (30, len(parted))
+        assert told["part_at"] == {str(token): parted.count(token) for token in sorted(set(parted))}
+        # Independent draws of so many ways on are hardly ever the same.
+        assert 0 < len([token for token in parted if token == 1]) < 15
+        assert str(len(parted)) in twins_sentence(apart)
+
+
+def test_a_path_that_is_opened_as_an_audit_is_replayed_by_its_verifier(wired, sampled, tmp_path):
+    session = wired[PathsService].open_path(sampled(REQUEST).id, 0, 3).session_id
+    assert wired[AuditService].view(session).settings.shared_noise
+    (tmp_path / "evidence.zip").write_bytes(wired[ReportService].bundle(session))
+    found = verifier(wired.settings, loader=load_tiny).verify(tmp_path / "evidence.zip", replay=True)
+    assert failures(found) == {}
+    assert check_named(found, "Replay on the model").status == "passed"
 
 
 def test_every_batch_layout_gives_the_same_run(sampled, monkeypatch):

@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from coft_core.conformal.betting import FRACTIONS, bet_on_difference, confidence_sequence, log_wealth, pairs_to_decide
+from coft_core.conformal.betting import (
+    FRACTIONS,
+    STAKES,
+    bet_on_difference,
+    confidence_sequence,
+    log_wealth,
+    pairs_to_decide,
+)
 from coft_core.errors import InvalidInputError
 
 ALPHA, RUNS, LOOKS = 0.1, 200, 300
@@ -22,7 +29,7 @@ def slow_wealth(observations, mean):
     for x in observations:
         up *= [1 + g * (x / mean - 1) for g in FRACTIONS]
         down *= [1 + g * ((1 - x) / (1 - mean) - 1) for g in FRACTIONS]
-        course.append((up.mean() + down.mean()) / 2)
+        course.append(STAKES @ (up + down) / 2)
     return course
 
 
@@ -46,6 +53,12 @@ def test_a_difference_that_is_not_there_is_hardly_ever_found_however_often_one_l
             for _ in range(RUNS)
         )
         assert found / RUNS <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / RUNS)
+
+
+def test_twins_that_differ_in_one_direction_decide_at_the_sixth_that_differs():
+    first = np.zeros(100)
+    first[::10] = 1
+    assert pairs_to_decide(first, np.zeros(100), 0.05) == 51
 
 
 def test_power_grows_with_the_difference_and_with_the_pairs():
