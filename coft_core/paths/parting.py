@@ -129,15 +129,11 @@ def beginnings_by_depth(tree: PathTree, first: int, second: int, seed: int = 0) 
     """
     if not (tree.totals[first] and tree.totals[second]):
         return ()
-    depths = range(1, 1 + max(node.depth for node in tree.nodes))
-    return tuple(
-        compare_twins(
-            *([path[:depth] for path in tree.worlds[world]] for world in (first, second)),
-            _seed(seed, -depth),
-            DEPTH_RESAMPLES,
-        )
-        for depth in depths
-    )
+    differences = []
+    for depth in range(1, 1 + max(node.depth for node in tree.nodes)):
+        a, b = ([path[:depth] for path in tree.worlds[world]] for world in (first, second))
+        differences.append(compare_twins(a, b, _seed(seed, -depth), DEPTH_RESAMPLES))
+    return tuple(differences)
 
 
 def parts_at(first: TokenPath, second: TokenPath) -> int | None:
@@ -216,8 +212,9 @@ def _exchanged(ways: Counts, generator: np.random.Generator, resamples: int) -> 
     turned = generator.binomial(counts[both], 0.5, (resamples, int(both.sum())))  # (R, U)
     a, b = _tallied(kinds[both], counts[both] - turned, once + 1)  # (R, K) each
     other_b, other_a = _tallied(kinds[both], turned, once + 1)
-    single = sum(_tallied(kinds[alone], counts[alone], once + 1)[side] for side, alone in ((0, first), (1, second)))
-    moved = generator.multivariate_hypergeometric(single.astype(int), int(counts[first].sum()), resamples)  # (R, K)
+    alone = first | second
+    single = np.add(*_tallied(kinds[alone], counts[alone], once + 1)).astype(int)  # (K,)
+    moved = generator.multivariate_hypergeometric(single, int(counts[first].sum()), resamples)  # (R, K)
     a, b = a + other_a + moved, b + other_b + single - moved
     return _distances(np.pad(a, ((0, 0), (0, 1))), np.insert(b, once, 0.0, axis=1))
 

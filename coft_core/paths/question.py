@@ -59,14 +59,12 @@ def estimate(outcomes: Outcomes) -> ShareEstimate:
 
 def compare(worlds: Sequence[Outcomes], alpha: float) -> tuple[Comparison, ...]:
     """The first world compared with each other one."""
-    each = _shared(alpha, worlds)
-    return tuple(
-        Comparison(
-            0, other, each, bet_on_difference(*_bets(worlds[0], worlds[other])[1:], each),
-            _decided(worlds[0], worlds[other], each),
-        )
-        for other in range(1, len(worlds))
-    )  # fmt: skip
+    each, found = _shared(alpha, worlds), []
+    for other in range(1, len(worlds)):
+        after, first, second = _bets(worlds[0], worlds[other])
+        bet = bet_on_difference(first, second, each)
+        found.append(Comparison(0, other, each, bet, bet.decided_after and int(after[bet.decided_after - 1])))
+    return tuple(found)
 
 
 def decided_after(worlds: Sequence[Outcomes], alpha: float) -> int | None:
@@ -102,6 +100,6 @@ def _bets(first: Outcomes, second: Outcomes) -> npt.NDArray[np.int64]:
 
 def _decided(first: Outcomes, second: Outcomes, alpha: float) -> int | None:
     """Paths of either world that it takes to see the pair that decides."""
-    after, *outcomes = _bets(first, second)
-    pair = pairs_to_decide(*outcomes, alpha)
+    after, a, b = _bets(first, second)
+    pair = pairs_to_decide(a, b, alpha)
     return None if pair is None else int(after[pair - 1])
