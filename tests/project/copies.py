@@ -44,9 +44,9 @@ print(json.dumps({"steps": steps, "pages": pages, "endpoints": endpoints}))
 
 def copy_of_the_program(folder: Path) -> Path:
     """The product's own files, with what Python has compiled of them; large assets are links."""
-    leave = shutil.ignore_patterns(*LARGE)
-    for name in ("app", "coft_core", "db", "assets"):
-        shutil.copytree(ROOT / name, folder / name, ignore=leave)
+    for name in ("app", "coft_core", "db"):
+        shutil.copytree(ROOT / name, folder / name)
+    shutil.copytree(ROOT / "assets", folder / "assets", ignore=shutil.ignore_patterns(*LARGE))
     for name in LARGE:
         (folder / "assets" / name).symlink_to(ROOT / "assets" / name)
     return folder
