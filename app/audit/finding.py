@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from app.prompts.words import Message
 from app.shared.format import count, factor_text, plural, quoted, shown_token
 from app.shared.format import listed as listed_words
+from app.shared.kept_controls import step_said
 from coft_core.controls.result import Controls, Effects, Evidence, FamilyControls
 from coft_core.effects import named
 from coft_core.messages import catalogue
@@ -164,15 +165,6 @@ def compared_message(session: int, branch: int, controls: Controls | None, evide
             else "From 20 on it is strong, whichever prompts you choose and whenever you stop."
         )
     return {"kind": "compared", "session": session, "branch": branch, "steps": steps, "evidence": said}
-
-
-def step_said(controls: Controls, step: int) -> str:
-    """What the controls of a step say, in one sentence; empty where there are none."""
-    family = controls.strongest(step)
-    if family is None or not family.deciding:
-        return ""
-    kind = {"neutral": "neutral words", "names": "other names"}[family.fits] if family.neutral else "other words"
-    return f"p = {controls.p_value(step):.2g} beside {len(family.deciding)} {kind}, over the whole text."
 
 
 def watched(steps: Sequence[Step]) -> list[tuple[int, ...]]:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from app.audit.finding import step_said
 from app.audit.reread import RereadService
 from app.audit.rereading import Rereading, RereadRequest, RereadRow, rereading_json
 from app.audit.service import AuditService, stop_sentence, until_from_text
@@ -22,6 +21,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import decode, plain_json, read_bytes, write_text
 from app.shared.format import quoted
 from app.shared.json import chain_text, session_json, span_json, span_state, step_json
+from app.shared.kept_controls import step_said
 from app.shared.needs import LOOK, READ, WORK
 from app.shared.operations import Json, command, operation
 from app.shared.policies import (

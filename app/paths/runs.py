@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from app.audit.operations import controls_json
 from app.paths.types import Analysis, Apart, PathsRequest, PathsView, World, WorldPaths
 from app.shared.files import to_csv
 from app.shared.json import settings_json
+from app.shared.kept_controls import CONTROLS, control_cells
+from coft_core.controls.result import Controls
 from coft_core.paths.parting import Difference, beginnings_by_depth, partings, parts_at
 from coft_core.paths.question import Comparison, compare, estimate
 from coft_core.paths.sample import Path
@@ -44,9 +48,10 @@ def worlds_from(payload: Mapping[str, Any]) -> tuple[World, ...]:
     return TypeAdapter(tuple[World, ...]).validate_python(payload["worlds"])
 
 
-def result_of(drawn: Sequence[WorldPaths]) -> JsonObject:
-    """What was drawn, as it is kept; the worlds themselves stand in the payload."""
+def result_of(drawn: Sequence[WorldPaths], controls: Controls | None = None) -> JsonObject:
+    """What was drawn and compared, as it is kept; the worlds themselves stand in the payload."""
     return {
+        "controls": None if controls is None else json.loads(controls.to_json()),
         "worlds": [
             {
                 "certificate": item.certificate,
@@ -55,13 +60,14 @@ def result_of(drawn: Sequence[WorldPaths]) -> JsonObject:
                 "outcomes": list(item.outcomes),
             }
             for item in drawn
-        ]
+        ],
     }
 
 
 def view_of(job: JobRecord) -> PathsView:
     """A run that has drawn something."""
-    stored = (job.result or {})["worlds"]
+    result = job.result or {}
+    stored, kept_controls = result["worlds"], result.get("controls")
     worlds = tuple(
         WorldPaths(
             world,
@@ -72,7 +78,8 @@ def view_of(job: JobRecord) -> PathsView:
         )
         for world, kept in zip(worlds_from(job.payload), stored, strict=True)
     )
-    return PathsView(job.id, job.title, job.status, job.created_at, request_from(job.payload), worlds)
+    controls = None if kept_controls is None else TypeAdapter(Controls).validate_python(kept_controls)
+    return PathsView(job.id, job.title, job.status, job.created_at, request_from(job.payload), worlds, controls)
 
 
 def analysis_of(view: PathsView) -> Analysis:
@@ -136,6 +143,7 @@ def view_json(analysis: Analysis) -> dict[str, Any]:
         "paths_asked": view.request.paths,
         "paths_drawn": view.drawn,
         "worlds": [_world_json(item) for item in view.worlds],
+        "controls": controls_json(view.controls),
         "estimates": [
             {"world": label, "share": item.share, **asdict(item)}
             for label, item in zip(analysis.labels, analysis.estimates, strict=False)
@@ -233,7 +241,7 @@ PATH_COLUMNS = ("world", "path", "seed", "text", "tokens", "finished", "threshol
 THINKING_COLUMNS = ("thinking", "answer")
 ESTIMATE_COLUMNS = (
     "world", "paths", "yes", "no", "unscored", "share", "low", "high", "against", "difference", "difference_low",
-    "difference_high", "alpha", "p_value", "decided_after", "run",
+    "difference_high", "alpha", "p_value", "decided_after", "run", *CONTROLS,
 )  # fmt: skip
 PARTING_COLUMNS = (
     "first", "second", "beginning", "next_token", "paths_first", "paths_second", "total_variation", "low", "high",
@@ -278,7 +286,14 @@ def estimates_csv(analysis: Analysis) -> str:
     rows = []
     against = {item.second: _comparison_json(analysis, item) for item in analysis.comparisons}
     for number, (item, found) in enumerate(zip(analysis.view.worlds, analysis.estimates, strict=False)):
-        own = {"world": item.world.label, "paths": len(item.paths), "share": found.share, "run": analysis.view.status}
+        compared_with = control_cells(analysis.view.controls if not number else None, 0)
+        own = {
+            "world": item.world.label,
+            **compared_with,
+            "paths": len(item.paths),
+            "share": found.share,
+            "run": analysis.view.status,
+        }
         rows.append(dict.fromkeys(ESTIMATE_COLUMNS) | asdict(found) | own)
         if (compared := against.get(number)) is not None:
             rows[-1] |= {name: compared[name] for name in ("difference", "alpha", "p_value", "decided_after")}

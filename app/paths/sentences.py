@@ -5,12 +5,15 @@ from __future__ import annotations
 from app.paths.runs import PARTED
 from app.paths.types import Analysis, Apart, PathsView, WorldPaths
 from app.shared.format import count, plural, quoted
+from app.shared.kept_controls import step_said
 from coft_core.conformal.informative import BY_CONSTRUCTION
 from coft_core.paths.parting import LEAST_VISITS, Parting
 from coft_core.paths.question import Comparison, ShareEstimate
 
 MOST_NAMED = 30
 """Characters of a question's words in a sentence."""
+
+NO_CONTROL = "No control: nothing was compared with the marked words, so that chance among words is not ruled out."
 
 STATED = {"cancelled": "was cancelled", "interrupted": "was interrupted", "failed": "failed", "running": "is at work"}
 
@@ -100,6 +103,8 @@ def reservations(analysis: Analysis) -> list[str]:
             "for a number of paths fixed beforehand; where sampling stopped at the decision, they are a little too "
             "narrow."
         )
+    moved = "" if view.controls is None else step_said(view.controls, 0)
+    said.append(f"What the marked words move at the first token: {moved}" if moved else NO_CONTROL)
     for item in view.worlds:
         said += [f"“{item.world.label}”: {note}" for note in (*item.world.notes, *item.warnings)]
     if any(item.has_thresholds for item in view.worlds):

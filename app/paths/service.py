@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Literal
 
-from app.audit.service import AuditService
+from app.audit.service import AuditService, neutral_words
 from app.jobs.long_run import RunOfJobs
 from app.jobs.service import JobContext
 from app.paths.questions import Reader, reader_of
@@ -31,7 +31,10 @@ from app.shared.files import write_text
 from app.shared.planning import Planner, pinned, prompted
 from app.shared.project_cache import ProjectCache
 from app.shared.wiring import Services
+from coft_core.controls.measure import controls_of
+from coft_core.controls.result import Controls
 from coft_core.decode.plan import Plan
+from coft_core.model.forced import Room
 from coft_core.paths.question import decided_after
 from coft_core.paths.sample import Path, batch_paths, path_seed, sample_paths
 from coft_core.text.thinking import named_marks, thinking_marks
@@ -55,6 +58,7 @@ class PathsService(RunOfJobs[PathsView]):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._audits, self._planner = services[AuditService], services[Planner]
+        self._words = neutral_words(services.settings)
         self._marks = named_marks(services.settings.thinking_marks)
         self._analyses: ProjectCache[tuple[int, str, int], Analysis] = ProjectCache(ANALYSES)
 
@@ -149,7 +153,14 @@ class PathsService(RunOfJobs[PathsView]):
             context.keep(result_of(sampling.drawn))
             if request.stop_early and sampling.cut_where_decided():
                 break
-        return result_of(sampling.drawn)
+        return result_of(sampling.drawn, self._compared(sampling, request.settings.controls, room))
+
+    def _compared(self, sampling: _Sampling, count: int, room: Room) -> Controls | None:
+        """What the first world's marked words move at the first token, which every path has in common."""
+        planned, path = sampling.plans[0], sampling.drawn[0].paths[0]
+        if not (count and path.token_ids and planned.prompt.positions):
+            return None
+        return controls_of(planned, path.token_ids[:1], neutral=count, words=self._words, room=room)
 
 
 def _answers(paths: Sequence[Path], reader: Reader) -> tuple[bool | None, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.shared.audits import AuditSettings
+from coft_core.controls.result import Controls
 from coft_core.paths.parting import Difference, Parting
 from coft_core.paths.question import Comparison, ShareEstimate
 from coft_core.paths.sample import Path
@@ -119,6 +120,7 @@ class PathsView:
     created_at: datetime
     request: PathsRequest
     worlds: tuple[WorldPaths, ...]
+    controls: Controls | None = None
 
     @property
     def drawn(self) -> int:

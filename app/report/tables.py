@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from app.shared.audits import settings_from_json
 from app.shared.files import to_csv
 from app.shared.json import candidate_json, chain_json, family_json, refused_by, span_state
+from app.shared.kept_controls import CONTROLS, control_cells
 from app.shared.kept_steps import computations_of, stated_noise
 from app.shared.thinking import STORED as STORED_MARKS
 from app.shared.thinking import step_parts
@@ -47,9 +48,6 @@ PART = "part"
 
 COUNTED = "certified_at"
 """Further column of sessions under thresholds: at how many steps of the row's chain a token is certified."""
-
-CONTROLS = ("effect", "effect_p", "controls")
-"""Further columns of sessions that compare: total variation, its p-value over the text, the number of controls."""
 
 CERTIFIED_IN = "certified_in"
 """Further column of tables whose tokens are certified in the factual reading alone."""
@@ -95,15 +93,6 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     counted = (COUNTED,) if certificate.certified else ()
     compared = CONTROLS if "controls" in data.record.policy_settings["settings"] else ()
     return to_csv((*COLUMNS, *computed, *further, *ranges, *marked, *counted, *compared), rows)
-
-
-def control_cells(controls: Controls | None, step: int) -> dict[str, object]:
-    """The effect of the marked words at a step beside its controls; only their number, 0, where there are none."""
-    family = None if controls is None else controls.strongest(step)
-    if controls is None or family is None or not family.deciding:
-        return dict(zip(CONTROLS, (None, None, 0), strict=True))
-    values = (family.marked.effects[step], controls.p_value(step), len(family.deciding))
-    return dict(zip(CONTROLS, values, strict=True))
 
 
 def certified_alone(data: SessionData) -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from coft_core.controls.result import Controls, Evidence
 from db.controls import ControlsRepository, ControlsRow
 
+CONTROLS = ("effect", "effect_p", "controls")
+"""Further columns of tables: what marked words move, its p-value over the text, and the number of controls."""
+
 
 class KeptControls:
     """Keeps the newest controls of each branch."""
@@ -29,3 +32,22 @@ class KeptControls:
 def controls_row(found: Controls) -> ControlsRow:
     """Controls as a row of the store."""
     return ControlsRow(found.key, found.evidence, found.to_json())
+
+
+def control_cells(controls: Controls | None, step: int) -> dict[str, object]:
+    """The effect of the marked words at a step beside its controls; only their number, 0, where there are none."""
+    family = None if controls is None else controls.strongest(step)
+    if controls is None or family is None or not family.deciding:
+        return dict(zip(CONTROLS, (None, None, 0), strict=True))
+    values = (family.marked.effects[step], controls.p_value(step), len(family.deciding))
+    return dict(zip(CONTROLS, values, strict=True))
+
+
+def step_said(controls: Controls, step: int) -> str:
+    """What the controls of a step say, in one sentence; empty where there are none."""
+    family = controls.strongest(step)
+    if family is None or not family.deciding:
+        return ""
+    kind = {"neutral": "neutral words", "names": "other names"}[family.fits] if family.neutral else "other words"
+    corrected = ", over the whole text" if controls.steps > 1 else ""
+    return f"p = {controls.p_value(step):.2g} beside {len(family.deciding)} {kind}{corrected}."
