@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, c
 
 from db.audits import batch_rows, branches, sessions
 from db.chains import candidates, steps
+from db.controls import controls
 from db.jobs import give_to_job
 from db.tables import Repository, add_row, columns, fields_in, find, project_table
 from db.types import JsonObject, mended, utc_now
@@ -34,7 +35,10 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRowRecord:
-    """What became of one row of a batch, measured on its session's root branch."""
+    """What became of one row of a batch, measured on its session's root branch.
+
+    ``ranks`` are those of its controls; None where it has none.
+    """
 
     line: int
     session_id: int | None
@@ -53,6 +57,7 @@ class BatchRowRecord:
     max_log_ratio: float | None
     min_margin: float | None
     thinking: JsonObject | None = None
+    ranks: Sequence[JsonObject] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -111,10 +116,10 @@ class BatchesRepository(Repository[BatchRecord]):
             give_to_job(connection, batches, batch_id, job_id)
             return self._one(connection, batch_id)
 
-    def fail(self, batch_id: int, line: int, error: str) -> None:
-        """Write why a row could not be run."""
+    def fail(self, batch_id: int, line: int, error: str | None) -> None:
+        """Write why a row could not be run; None once it could."""
         of_row = batch_rows.c.batch_id == batch_id, batch_rows.c.line == line
-        self._run(update(batch_rows).where(*of_row).values(error=mended(error)))
+        self._run(update(batch_rows).where(*of_row).values(error=error and mended(error)))
 
     def rows(self, batch_id: int) -> Sequence[BatchRowRecord]:
         """Return the rows of a batch in the order of their lines, with what their sessions say so far."""
@@ -130,12 +135,14 @@ class BatchesRepository(Repository[BatchRecord]):
                 sessions.c.certificate,
                 sessions.c.archived_at.is_not(None).label("archived"),
                 sessions.c.policy_settings["thinking"].label("thinking"),
+                controls.c.ranks,
                 *(func.coalesce(measured.c[name], 0).label(name) for name in _COUNTS),
                 *(measured.c[name] for name in ("mean_log_ratio", "max_log_ratio", "min_margin")),
             )
             .join(sessions, sessions.c.id == batch_rows.c.session_id, isouter=True)
             .join(branches, (branches.c.session_id == sessions.c.id) & branches.c.parent_id.is_(None), isouter=True)
             .join(measured, measured.c.branch_id == branches.c.id, isouter=True)
+            .join(controls, controls.c.branch_id == branches.c.id, isouter=True)
             .where(batch_rows.c.batch_id == batch_id)
             .order_by(batch_rows.c.line)
         )

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from db.audits import batch_rows, branches, sessions
 from db.tables import METADATA, Store, columns, field_values
-from db.types import CompressedBytes
+from db.types import CompressedBytes, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class ControlsRow:
-    """The controls of a branch: their data, and what is read of all sessions of a project together."""
+    """The controls of a branch: their data, and what is read of many sessions together, which they are too large for.
+
+    ``ranks`` has the fields of a :class:`~coft_core.controls.result.FamilyRank` for each family of marked words.
+    """
 
     key: str
     evidence: float | None
+    ranks: Sequence[JsonObject]
     data: bytes
 
 
@@ -25,7 +29,11 @@ controls = sa.Table(
     "controls",
     METADATA,
     sa.Column("branch_id", sa.Integer, sa.ForeignKey("branches.id", ondelete="CASCADE"), primary_key=True),
-    *columns(ControlsRow, data=sa.Column("data", CompressedBytes, nullable=False)),
+    *columns(
+        ControlsRow,
+        ranks=sa.JSON(),
+        data=sa.Column("data", CompressedBytes, nullable=False),
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from db.scope import ACCOUNT, SHARED
 from db.tables import METADATA, one_writer
 from db.types import StoreError
 
-VERSION = "0026"
+VERSION = "0027"
 """Of the tables; a change of them needs another one."""
 
 _ADDED: Mapping[str, tuple[str, ...]] = {"0025": ("controls",)}

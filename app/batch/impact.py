@@ -49,12 +49,13 @@ Outcome = tuple[str | None, bool]
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """The outcomes of a batch's decided rows, and the lines of those that are in no rate."""
+    """The outcomes of a batch's decided rows with their contexts, and the lines of those that are in no rate."""
 
     pairs: tuple[Outcome, ...]
     undecided: tuple[int, ...]
     unfinished: tuple[int, ...]
     unanswered: tuple[int, ...] = ()
+    contexts: tuple[str | None, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
     """The outcomes of a batch's rows."""
     selected = phrases([rule.selected], rule.regex, rule.match_case)
     other = phrases([rule.other], rule.regex, rule.match_case) if rule.other.strip() else None
-    decided, undecided, unfinished, unanswered = [], [], [], []
+    decided, contexts, undecided, unfinished, unanswered = [], [], [], [], []
     for row in rows:
         if row.state != "finished":
             unfinished.append(row.line)
@@ -83,7 +84,8 @@ def outcomes_of(rows: Iterable[BatchRowView], rule: OutcomeRule) -> Outcomes:
             undecided.append(row.line)
         else:
             decided.append((row.group, answer))
-    return Outcomes(tuple(decided), tuple(undecided), tuple(unfinished), tuple(unanswered))
+            contexts.append(row.context)
+    return Outcomes(tuple(decided), tuple(undecided), tuple(unfinished), tuple(unanswered), tuple(contexts))
 
 
 NUMBER = "number"
@@ -144,6 +146,13 @@ class ImpactTable:
         """The group with the lowest ratio; None if there is no ratio."""
         rated = [row for row in self.rows if row.ratio is not None]
         return min(rated, key=lambda row: row.ratio or 0.0, default=None)
+
+    @property
+    def compared(self) -> tuple[ImpactRow, ImpactRow] | None:
+        """The group with the highest and that with the lowest rate; None where no two groups have a ratio."""
+        highest = next((row for row in self.rows if row.reference), None)
+        others = [row for row in self.rows if row.ratio is not None and row is not highest]
+        return (highest, min(others, key=lambda row: row.ratio or 0.0)) if highest and others else None
 
 
 def impact_table(outcomes: Sequence[Outcome], exclude_small: bool = False) -> ImpactTable:

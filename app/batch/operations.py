@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from app.audit.operations import DecodingOptions
+from app.batch.controls import controls_said
 from app.batch.formal import RatesRule, audited_batch
+from app.batch.groups import GroupControl, group_control, group_said
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
 from app.prompts.rows import BatchRowView, MeanInterval
@@ -42,14 +44,14 @@ def print_batch(view: BatchView) -> None:
     counted = ", ".join(f"{number} {state}" for state, number in view.counts.items())
     print(f"Batch {view.id}: {view.name} ({view.filename}; {counted})\n")
     head = (">line", "group", ">steps", ">certified", ">fallbacks", ">overruled", ">mean lr", ">max lr", ">margin",
-            "prompt")  # fmt: skip
+            ">effect", ">p", ">controls", "prompt")  # fmt: skip
     print_table(head, map(_row, view.rows))
     for group in view.groups:
         print(f"\n{group.group or 'no group'}: {group.rows} rows, {group.contexts} contexts")
         for item in group.means:
             print(f"  {item.measure:<16} {_interval(item)}")
     print()
-    for note in view.notes:
+    for note in (*(controls_said(view.controls) if view.controls else ()), *view.notes):
         print(note)
 
 
@@ -67,7 +69,7 @@ def print_impact(impact: Impact) -> None:
         said = "; ".join(filter(None, marks))
         rows.append((row.group, row.total, row.selected, f"{row.rate:.3f}", interval, ratio, said))
     print_table(("group", ">applicants", ">selected", ">rate", "95 % interval", ">ratio", ""), rows)
-    for note in (*impact.table.notes, *impact.outcomes.notes):
+    for note in (*group_said(impact.compared), *impact.table.notes, *impact.outcomes.notes):
         print(note)
 
 
@@ -77,7 +79,8 @@ def _row(row: BatchRowView) -> tuple[object, ...]:
         prompt = f"{prompt[: LONGEST_PROMPT - 1]}…"
     certified = "-" if row.certified_share is None else f"{row.certified_share:.0%}"
     state = "" if row.state == "finished" else f" [{row.state}{': ' + row.error if row.error else ''}]"
-    numbers = (row.fallbacks, row.overruled, row.mean_log_ratio, row.max_log_ratio, row.min_margin)
+    numbers = (row.fallbacks, row.overruled, row.mean_log_ratio, row.max_log_ratio, row.min_margin, row.effect,
+               row.effect_p, row.controls)  # fmt: skip
     return row.line, row.group or "-", row.steps, certified, *map(_number, numbers), f"{prompt}{state}"
 
 
@@ -190,10 +193,20 @@ class Impact(NamedTuple):
     outcomes: Outcomes
     rule: OutcomeRule
 
+    @property
+    def compared(self) -> GroupControl | None:
+        """Both groups of the lowest ratio, compared within contexts."""
+        return group_control(self.table, self.outcomes)
+
+
+def _impact_json(impact: Impact) -> Json:
+    compared = impact.compared
+    return {**impact_json(*impact), "compared": None if compared is None else asdict(compared)}
+
 
 def _summary_json(summary: tuple[BatchView, Impact | None]) -> Json:
     view, impact = summary
-    return batch_json(view) if impact is None else {**batch_json(view), "impact": impact_json(*impact)}
+    return batch_json(view) if impact is None else {**batch_json(view), "impact": _impact_json(impact)}
 
 
 @operation(need=READ, json=_summary_json)
@@ -209,8 +222,9 @@ def batch_summary(
         exclude_small: Leave groups below 2 % of the rows out of the ratios.
 
     Returns:
-        The batch with rows and groups (95 % intervals); with a rule also impact, which has selection rates and
-        impact ratios by group.
+        The batch with rows, groups (95 % intervals) and controls, which say whether the marked words matter more than
+        comparable words over all prompts; with a rule also impact, which has selection rates and impact ratios by
+        group, and compared: both groups of the lowest ratio within contexts.
     """
     view = wired[BatchService].view(batch_id)
     return view, None if rule is None else Impact(*wired[BatchService].impact(batch_id, rule, exclude_small), rule)
@@ -221,7 +235,7 @@ def _write_impact(_: Services, impact: Impact, file: Path) -> str:
     return f"Written: {write_text(file, impact_csv(impact.table))}"
 
 
-@command("batch impact", json=lambda impact: impact_json(*impact), write=_write_impact, text=print_impact)
+@command("batch impact", json=_impact_json, write=_write_impact, text=print_impact)
 def impact(wired: Services, batch: int, *, rule: OutcomeRule, exclude_small: bool = False) -> Impact:
     """Selection rates by group and impact ratios.
 

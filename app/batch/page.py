@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from gradio.components import Component
 
 from app.audit.panel import SettingsHandlers, folded_settings, wire_settings
+from app.batch.controls import batch_controls, controls_csv
 from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import Outcomes, impact_csv, impact_table, outcomes_of
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv
@@ -300,11 +301,13 @@ class BatchHandlers:
             text = rows_csv(view.rows)
         elif kind == "groups":
             text = groups_csv(view.groups)
+        elif kind == "controls":
+            text = controls_csv(batch_controls(view.rows, view.request.settings.controls))
         elif kind == "impact":
             rule = rates_rule(event.rule)
             text = impact_csv(impact_table(outcomes_of(view.rows, rule).pairs, rule.exclude_small))
         else:
-            raise ServiceError(f"There is no file {kind!r}; choose rows, groups or impact.")
+            raise ServiceError(f"There is no file {kind!r}; choose rows, groups, controls or impact.")
         return str(write_text(self._file(view.id, f"-{kind}.csv"), text))
 
     @shown_to(EXPORT)

@@ -14,7 +14,7 @@ from app.shared.settings_json import one_of, whole
 
 BatchOrder = Literal[
     "line", "prompt", "group", "steps", "certified_share", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio",
-    "min_margin", "certificate", "verdict", "state",
+    "min_margin", "effect", "effect_p", "controls", "certificate", "verdict", "state",
 ]  # fmt: skip
 """What the rows of a batch are sorted by."""
 
@@ -119,8 +119,8 @@ def group_totals(rows: Iterable[BatchRowView]) -> tuple[GroupTotals, ...]:
 
 COLUMNS = (
     "line", "state", "session_id", "prompt", "group", "context", "continuation", "steps", "certified_share",
-    "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio", "min_margin", "certificate", "verdict", "verdicts",
-    "reference", "error",
+    "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio", "min_margin", "effect", "effect_p", "controls",
+    "certificate", "verdict", "verdicts", "reference", "error",
 )  # fmt: skip
 GROUP_COLUMNS = ("group", "measure", "mean", "low", "high", "contexts", "rows", "left_out", "interval")
 

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from app.audit.service import AuditService
+from app.audit.service import AuditService, neutral_words
+from app.batch.controls import BatchControls, batch_controls, controls_csv
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_table, outcomes_of
 from app.batch.rows import (
     BatchOrder,
@@ -30,7 +31,7 @@ from app.jobs.long_run import RunOfRows
 from app.jobs.service import JobContext, JobView
 from app.jobs.travelling import sendable
 from app.jobs.workers import Workers
-from app.prompts.rows import INTERVAL, OPEN, BatchRowView, RowState, fields_json, row_views
+from app.prompts.rows import INTERVAL, BatchRowView, RowState, fields_json, row_views
 from app.prompts.sets import (
     ParsedPromptSet,
     PromptSetReader,
@@ -48,6 +49,7 @@ from app.shared.planning import Planner, pinned, prompted, without_calibration
 from app.shared.policies import certifies
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
+from coft_core.controls.measure import controls_of
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan
@@ -97,6 +99,7 @@ class BatchEstimate:
     contexts: int
     groups: int
     tokens: int
+    controls: int
     seconds: float
 
 
@@ -113,7 +116,7 @@ class BatchSummary:
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """A batch as a page shows it."""
+    """A batch as a page shows it; ``controls`` are told once it does not run."""
 
     id: int
     name: str
@@ -126,6 +129,7 @@ class BatchView:
     job: JobView | None
     resumable: bool
     notes: tuple[str, ...]
+    controls: BatchControls | None = None
 
     @property
     def running(self) -> bool:
@@ -148,7 +152,7 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
         PromptSetReader.__init__(self, services.largest_upload)
         self._batches, self._prompt_sets = services[BatchesRepository], services[PromptSetsRepository]
         self._audits, self._planner = services[AuditService], services[Planner]
-        self._thresholds = services[Thresholds]
+        self._thresholds, self._words = services[Thresholds], neutral_words(services.settings)
 
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, by line, also what only the model can tell; loads it."""
@@ -169,12 +173,18 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
             row.example.spans,
             replace(settings, group=_group(row, request), max_new_tokens=tried),
         )
-        read, a_step = self.host.memory.run(reserved_bytes(plan, tried), partial(_timed, plan))
+        tokens, *written = self.host.memory.run(reserved_bytes(plan, tried), partial(_timed, plan))
+        if settings.controls:
+            room, asked = self.host.memory.room(), settings.controls
+            compare = partial(controls_of, plan, neutral=asked, words=self._words, room=room)
+            written = [sum(parts) for parts in zip(written, _time_to_compare(compare, tokens), strict=True)]
+        read, a_step = written
         return BatchEstimate(
             prompts=len(rows),
             contexts=len({_unit(row) for row in rows}),
             groups=len({row.example.group for row in rows} - {None}),
             tokens=len(rows) * settings.max_new_tokens,
+            controls=settings.controls,
             seconds=len(rows) * (read + a_step * (settings.max_new_tokens - 1)),
         )
 
@@ -231,19 +241,21 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
     def view(self, batch_id: int, order: BatchOrder = "line", descending: bool = False) -> BatchView:
         """A batch with its rows and totals; needs no model."""
         batch = self._batches.get(batch_id)
-        rows, job = self._rows(batch_id), self.job(batch)
-        groups = group_totals(rows)
+        records, request, job = self._batches.rows(batch_id), batch_request(batch.request), self.job(batch)
+        rows = self._views(batch, records)
+        groups, active = group_totals(rows), job is not None and job.active
         return BatchView(
             id=batch.id,
             name=batch.name,
-            request=batch_request(batch.request),
+            request=request,
             filename=self._prompt_sets.get(batch.prompt_set_id).filename,
             created_at=batch.created_at,
             rows=sorted_rows(rows, order, descending),
             counts=dict(Counter(row.state for row in rows)),
             groups=groups,
+            controls=None if active else batch_controls(rows, request.settings.controls),
             job=job,
-            resumable=not (job is not None and job.active) and any(row.state in OPEN for row in rows),
+            resumable=not active and bool(_left(batch, records)),
             notes=_notes(rows, bool(groups)),
         )
 
@@ -252,24 +264,28 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
         outcomes = outcomes_of(self._rows(batch_id), rule)
         return impact_table(outcomes.pairs, exclude_small), outcomes
 
-    def write_csv(self, batch_id: int, folder: Path) -> tuple[Path, Path]:
-        """Write the rows and the totals by group into a folder, each file atomically, and return their paths."""
-        rows = self._rows(batch_id)
+    def write_csv(self, batch_id: int, folder: Path) -> tuple[Path, Path, Path]:
+        """Write the rows, their totals by group and their controls into a folder, each file atomically."""
+        rows, asked = self._rows(batch_id), batch_request(self._batches.get(batch_id).request).settings.controls
+        stem = f"coft-audit-batch-{batch_id}"
         return (
-            write_text(folder / f"coft-audit-batch-{batch_id}.csv", rows_csv(rows)),
-            write_text(folder / f"coft-audit-batch-{batch_id}-groups.csv", groups_csv(group_totals(rows))),
+            write_text(folder / f"{stem}.csv", rows_csv(rows)),
+            write_text(folder / f"{stem}-groups.csv", groups_csv(group_totals(rows))),
+            write_text(folder / f"{stem}-controls.csv", controls_csv(batch_controls(rows, asked))),
         )
 
     def is_left(self, row: BatchRecord) -> bool:
-        """Whether a row is not finished."""
-        return any(prompt.is_open for prompt in self._batches.rows(row.id))
+        """Whether a prompt is not finished."""
+        return bool(_left(row, self._batches.rows(row.id)))
 
     def _model(self, request: BatchRequest) -> LanguageModel:
         return prompted(self.host.get(request.settings.model), request.settings)
 
     def _rows(self, batch_id: int) -> builtins.list[BatchRowView]:
-        prompts = self._prompts(self._batches.get(batch_id))
-        return row_views(self._batches.rows(batch_id), prompts, self._batches.verdict_logs(batch_id))
+        return self._views(self._batches.get(batch_id), self._batches.rows(batch_id))
+
+    def _views(self, batch: BatchRecord, records: Sequence[BatchRowRecord]) -> builtins.list[BatchRowView]:
+        return row_views(records, self._prompts(batch), self._batches.verdict_logs(batch.id))
 
     def _prompts(self, batch: BatchRecord) -> Sequence[PromptRow]:
         return self._prompt_sets.rows(batch.prompt_set_id)
@@ -298,7 +314,7 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
     def work(self, row: BatchRecord, context: JobContext) -> JsonObject:
         """Begin the sessions of prompts that have none, go on with those that were cut off, and run each to its end."""
         prompts = self._batches.rows(row.id)
-        left = [prompt for prompt in prompts if prompt.is_open]
+        left = _left(row, prompts)
         run = _BatchRun(
             context, row.id, _sessions(row, self._prompts(row)), len(prompts), finished=len(prompts) - len(left)
         )
@@ -323,6 +339,9 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
         except Exception as error:
             run.failed += 1
             self._batches.fail(run.batch_id, row.line, sentence_of(error))
+        else:
+            if row.error:
+                self._batches.fail(run.batch_id, row.line, None)
         run.finished += 1
         run.context.progress(run.share(), run.sentence)
 
@@ -359,9 +378,10 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
         return view.session_id, view.branch_id
 
     def _run_row(self, run: _BatchRun, row: BatchRowRecord) -> None:
-        """Begin a row's session, or take it up where it was left, and run it to its end."""
+        """Begin a row's session, or take it up where it was left, run it to its end, and compare its words."""
         context, request = run.context, run.sessions[row.line]
         session_id, branch_id = self._begun(row, request)
+        halves = 2 if request.settings.controls else 1
         # A reviewer may delete the session meanwhile; the batch shows its row as deleted.
         with suppress(NotFoundError):
             running = cast("Generator[Step]", self._audits.run(session_id, branch_id, waiting=context.waiting))
@@ -369,7 +389,14 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
                 for step in steps:
                     context.check_cancelled()
                     done = (step.index + 1) / request.settings.max_new_tokens
-                    context.progress(run.share(done), f"{run.sentence} · line {row.line}, token {step.index + 1}")
+                    told = f"{run.sentence} · line {row.line}, token {step.index + 1}"
+                    context.progress(run.share(done / halves), told)
+            if self._audits.branch(session_id, branch_id).finished:
+                with closing(self._audits.comparing(session_id, branch_id)) as comparing:
+                    for share in comparing:
+                        context.check_cancelled()
+                        told = f"{run.sentence} · line {row.line}, comparable words"
+                        context.progress(run.share((1 + share) / halves), told)
 
 
 @dataclass(slots=True)
@@ -423,6 +450,7 @@ def batch_json(view: BatchView) -> dict[str, Any]:
         "counts": dict(view.counts),
         "rows": [fields_json(row) for row in view.rows],
         "groups": [totals_json(group) for group in view.groups],
+        "controls": None if view.controls is None else asdict(view.controls),
         "notes": list(view.notes),
     }
 
@@ -489,8 +517,14 @@ def _too_long(prompts: ParsedPromptSet, model: LanguageModel) -> Iterator[RowErr
             yield RowError(line, "prompt", f"has {length:,} tokens and the model takes {model.context_length:,}")
 
 
-def _timed(plan: Plan, clock: Callable[[], float] = time.perf_counter) -> tuple[float, float]:
-    """Seconds of the first step, which reads the prompt, and of each further one."""
+def _left(batch: BatchRecord, rows: Sequence[BatchRowRecord]) -> builtins.list[BatchRowRecord]:
+    """Rows whose text is not at its end, or whose words were to be compared and are not."""
+    compared = batch_request(batch.request).settings.controls
+    return [row for row in rows if row.is_open or (compared and row.finished and row.ranks is None)]
+
+
+def _timed(plan: Plan, clock: Callable[[], float] = time.perf_counter) -> tuple[Sequence[int], float, float]:
+    """A text's tokens, seconds of the first step, which reads the prompt, and of each further one."""
     # The first run of a model is slow for reasons that do not come again.
     with closing(Rollout(plan)) as warming:
         warming.step()
@@ -500,8 +534,23 @@ def _timed(plan: Plan, clock: Callable[[], float] = time.perf_counter) -> tuple[
         read = clock() - began
         while rollout.finished is None:
             rollout.step()
-        further = len(rollout.steps) - 1
-    return read, (clock() - began - read) / further if further else read
+        tokens = [step.token_id for step in rollout.steps]
+    further = len(tokens) - 1
+    return tokens, read, (clock() - began - read) / further if further else read
+
+
+def _time_to_compare(
+    compare: Callable[[Sequence[int]], object], tokens: Sequence[int], clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, float]:
+    """Seconds of comparing words over one token, and of each further one."""
+
+    def seconds(count: int) -> float:
+        began = clock()
+        compare(tokens[:count])
+        return clock() - began
+
+    whole, one = seconds(len(tokens)), seconds(1)
+    return one, max(0.0, whole - one) / (len(tokens) - 1) if len(tokens) > 1 else one
 
 
 def _notes(rows: Sequence[BatchRowView], totals: bool) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from app.batch.controls import controls_said
+from app.batch.groups import group_control, group_said
 from app.batch.impact import SMALL_SHARE, ImpactTable, OutcomeRule, Outcomes, ratio_interval
 from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView
@@ -28,6 +30,7 @@ from app.shared.format import (
 from app.shared.glossary import explained_titles
 from app.shared.markup import from_file, html, laid_out, scrolled
 from app.shared.policies import info_of, parameters_line
+from coft_core.controls.result import LEVEL
 from coft_core.types import Certificate
 
 COLUMNS = (
@@ -37,6 +40,14 @@ COLUMNS = (
     ("Steps", "steps", "n", "Tokens written"),
     ("Strongest sensitivity", "max_log_ratio", "n", "Log-ratio of the token that differs most, shown over masked"),
     ("Mean sensitivity", "mean_log_ratio", "n", "How far tokens differ between shown and masked, on average"),
+    ("Effect", "effect", "n", "Largest share of the next token's probability that the marked words move"),
+    (
+        "p-value",
+        "effect_p",
+        "n",
+        "How often a comparable word would have as large an effect by chance, corrected over the text, and how many "
+        "words were compared",
+    ),
     (
         "Thresholds held",
         "certified_share",
@@ -54,7 +65,7 @@ COLUMNS = (
 EXPLAINED = explained_titles(title for title, *_ in COLUMNS)
 
 FIRST_DOWN = (
-    "steps", "certified_share", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio",
+    "steps", "certified_share", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio", "effect",
 )  # fmt: skip
 """Orders that begin with the largest; a margin is telling where it is least."""
 
@@ -122,15 +133,17 @@ def group_name(group: str | None) -> str:
 
 
 def batch_message(view: BatchView, query: BatchQuery, said: str = "") -> Reply:
-    """A batch as the page shows it."""
+    """A batch as the page shows it; a large effect that comparable words have too does not stand out."""
+    strong = any((row.max_log_ratio or 0.0) >= SENSITIVE for row in view.rows)
+    if view.controls is not None and view.controls.p_value is not None:
+        strong = strong and view.controls.p_value <= LEVEL
     return {
         "kind": "batch",
         "batch": view.id,
         "name": view.name,
         "head": batch_head(view),
-        "finding": batch_lead(
-            strongest_finding(view.rows), strong=any((row.max_log_ratio or 0.0) >= SENSITIVE for row in view.rows)
-        ),
+        "finding": batch_lead(strongest_finding(view.rows), strong),
+        "controls": "" if view.controls is None else laid_out("batch/controls.html", said=controls_said(view.controls)),
         "status": batch_status(view),
         "progress": job_said(view.job),
         "running": view.running,
@@ -300,11 +313,9 @@ def impact_rows(impact: ImpactTable) -> Markup:
 
 def impact_finding(impact: ImpactTable) -> str:
     """The lowest impact ratio with its interval, in one sentence; empty where no two groups are compared."""
-    highest = next((row for row in impact.rows if row.reference), None)
-    others = [row for row in impact.rows if row.ratio is not None and row is not highest]
-    if highest is None or not others:
+    if impact.compared is None:
         return ""
-    lowest = min(others, key=lambda row: row.ratio or 0.0)
+    highest, lowest = impact.compared
     side = "below" if lowest.below_four_fifths else "not below"
     between = ""
     if (interval := ratio_interval(lowest, highest)) is not None:
@@ -347,7 +358,7 @@ def _report(
         rule=rule,
         rows=impact_rows(impact),
         finding=impact_finding(impact),
-        notes=(*impact.notes, *outcomes.notes),
+        notes=(*group_said(group_control(impact, outcomes)), *impact.notes, *outcomes.notes),
         view=view,
         settings=settings_line(view.request),
     )

@@ -15,6 +15,7 @@ from scipy.stats import t
 
 from app.shared.thinking import divided_text
 from app.shared.verdicts import published, standing
+from coft_core.controls.result import FamilyRank
 from coft_core.text.thinking import Divided
 from coft_core.types import Certificate
 from db.batches import BatchRowRecord
@@ -32,7 +33,11 @@ OPEN = ("waiting", "unfinished", "failed")
 
 @dataclass(frozen=True, slots=True)
 class BatchRowView:
-    """One prompt of a batch and what its session says; numbers are of the session's main branch."""
+    """One prompt of a batch and what its session says; numbers are of the session's main branch.
+
+    ``effect`` is the largest total variation of the family of marked words with the smallest p-value, ``effect_p`` that
+    p-value, corrected over the text and the families, and ``controls`` the words that it is compared with.
+    """
 
     line: int
     state: RowState
@@ -55,6 +60,10 @@ class BatchRowView:
     min_margin: float | None
     archived: bool
     divided: Divided | None = None
+    effect: float | None = None
+    effect_p: float | None = None
+    controls: int | None = None
+    ranks: tuple[FamilyRank, ...] | None = None
 
     @property
     def answer(self) -> str | None:
@@ -81,6 +90,8 @@ def row_views(
 def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: int) -> BatchRowView:
     claim = Certificate.read(record.certificate or "").at(record.certified, record.steps)
     thresholded = record.steps > 0 and claim.thresholded
+    ranks = tuple(FamilyRank(**rank) for rank in record.ranks or ())
+    told = min(ranks, key=lambda rank: (rank.p_value, -rank.effect), default=None)
     return BatchRowView(
         line=record.line,
         state=_state(record),
@@ -90,7 +101,7 @@ def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: in
         group=row.example.group,
         context=row.example.context,
         text=record.text,
-        error="" if record.finished else record.error or "",
+        error=record.error or "",
         certificate=claim.text if record.certificate else "",
         verdict=verdict,
         verdicts=verdicts,
@@ -103,6 +114,10 @@ def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: in
         min_margin=record.min_margin if thresholded else None,
         archived=record.archived,
         divided=divided_text(record.text, record.thinking),
+        effect=None if told is None else told.effect,
+        effect_p=None if told is None or not told.by else min(1.0, len(ranks) * told.p_value),
+        controls=None if told is None else told.rows - 1,
+        ranks=None if record.ranks is None else ranks,
     )
 
 

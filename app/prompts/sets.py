@@ -80,7 +80,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "reference": ("reference", "completion", "continuation", "response", "target", "output", "answer"),
     "spans": ("spans",),
     "group": ("group",),
-    "context": ("context", "context id"),
+    "context": ("context", "context id", "pair"),
     "weight": ("weight", "weights"),
     "messages": ("messages", "conversation", "conversations"),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from coft_core.controls.result import Controls, Evidence
 from db.controls import ControlsRepository, ControlsRow
 
@@ -31,7 +33,7 @@ class KeptControls:
 
 def controls_row(found: Controls) -> ControlsRow:
     """Controls as a row of the store."""
-    return ControlsRow(found.key, found.evidence, found.to_json())
+    return ControlsRow(found.key, found.evidence, [asdict(own.ranked) for own in found.families], found.to_json())
 
 
 def control_cells(controls: Controls | None, step: int) -> dict[str, object]:

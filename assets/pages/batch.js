@@ -71,7 +71,7 @@ const blank = () => {
   Object.assign(state, { shown: {}, finished: null, told: 0 });
   find(".filters [name=text]").value = list.query.text;
   find(".batchhead").innerHTML = '<p class="sub">Loading …</p>';
-  for (const name of [".batchlead", ".batchstatus", ".batchnotes", "#batch-rows"]) find(name).replaceChildren();
+  for (const name of [".batchlead", ".batchcontrols", ".batchstatus", ".batchnotes", "#batch-rows"]) find(name).replaceChildren();
   find("section").setAttribute("aria-busy", "true");
   say("");
   blankGroups();
@@ -102,6 +102,7 @@ const receive = (message) => {
   fillPart(".batchhead", message.head);
   groups.lead = message.finding;
   showLead();
+  fillPart(".batchcontrols", message.controls);
   fillPart(".batchstatus", message.status);
   fillPart("#batch-rows", message.rows);
   find(".batchnotes").innerHTML = message.notes;

@@ -24,6 +24,32 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
+class FamilyRank:
+    """What is told of a family's marked words where many texts are summed up.
+
+    Attributes:
+        family: The family.
+        by: What decides: ``"neutral"`` words, ``"names"``, the prompt's ``"others"``, or nothing.
+        rank: Their rank at the first step, 1 for the largest effect of so many ``rows``.
+        rows: The controls that decide, and the marked words.
+        effect: Their strongest effect in the text.
+        p_value: Its p-value, corrected over all steps.
+    """
+
+    family: str
+    by: str
+    rank: int
+    rows: int
+    effect: float
+    p_value: float
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether it is compared with words that could be in its place, so that by chance all ranks are as likely."""
+        return self.by in ("neutral", "names")
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyControls:
     """The marked words of one family beside their controls.
 
@@ -66,6 +92,12 @@ class FamilyControls:
         What was written later was written with the marked word, so that only the first step treats all words alike.
         """
         return rank_of(self.effects(self.deciding, 1))
+
+    @property
+    def ranked(self) -> FamilyRank:
+        """The rank, and the strongest effect."""
+        by, rows = self.fits if self.neutral else "others" if self.others else "", len(self.deciding) + 1
+        return FamilyRank(self.family, by, self.rank, rows, max(self.marked.effects), min(self.p_values))
 
     @property
     def rank_elsewhere(self) -> int:

@@ -59,11 +59,14 @@ def rank_sum_p(ranks: Sequence[int], rows: Sequence[int]) -> float:
     """
     if len(ranks) != len(rows) or any(not 1 <= rank <= count for rank, count in zip(ranks, rows, strict=False)):
         raise InvalidInputError("Each prompt needs a rank from 1 to its number of rows.")
-    chances = np.ones(1)
+    # Chances of the sums up to the one seen; they begin at one for each prompt.
+    chances = np.zeros(sum(ranks) - len(ranks) + 1)
+    chances[0] = 1
     for count in rows:
-        chances = np.convolve(chances, np.full(count, 1 / count))
-    # The sums begin at one for each prompt.
-    return float(min(1.0, chances[: sum(ranks) - len(ranks) + 1].sum()))
+        sums = np.cumsum(chances)
+        sums[count:] -= sums[:-count]
+        chances = sums / count
+    return float(min(1.0, chances.sum()))
 
 
 def e_value(effects: npt.ArrayLike, key: str) -> float:

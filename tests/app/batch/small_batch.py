@@ -8,7 +8,7 @@ from app.prompts.sets import ParsedPromptSet
 from app.shared.audits import AuditSettings
 from app.shared.wiring import Services
 
-SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0, seed=5)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0, seed=5, controls=0)
 REQUEST = BatchRequest("hiring", SETTINGS)
 SET = """prompt,spans,group,context,reference
 He is a nurse,"[[0, 2, ""gender""]]",men,1,

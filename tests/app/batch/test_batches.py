@@ -161,7 +161,7 @@ def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, done)
 
 
 def test_exports_hold_every_row_and_no_formula(wired, done, tmp_path):
-    rows_file, groups_file = wired[BatchService].write_csv(done, tmp_path / "out")
+    rows_file, groups_file, _ = wired[BatchService].write_csv(done, tmp_path / "out")
     rows = list(csv.DictReader(rows_file.open(newline="")))
     assert [row["prompt"] for row in rows] == ["He is a nurse", "She is a nurse", "'=He left", "Nobody left"]
     assert [row["reference"] for row in rows] == ["", "", "x", ""]

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from pypdf import PdfReader
 
+from app.batch.controls import controls_said
 from app.batch.impact import OutcomeRule
 from app.batch.service import BatchRequest, BatchService
 from app.batch.words import impact_finding
@@ -21,7 +22,9 @@ from tests.app.shared.test_accessibility import faulty
 from tests.browser import hand_over
 from tests.story.seed import rows_held
 
-GOOD = "prompt,group,context\nDoes he get the job?,men,1\nDoes she get the job?,women,1\nDoes the nurse?,women,2\n"
+GOOD = (
+    "prompt,group,context\nDoes he get the job?,men,1\nDoes she get the job?,women,1\nDoes the blind nurse?,women,2\n"
+)
 MIXED = f"{GOOD},men,3\n{'very ' * 300}long,men,4\n"
 GROUPS = ("white", "Black", "Asian", "Arab")
 
@@ -59,7 +62,7 @@ def finished(visit, services: Services, tmp_path: Path):
     """Open a batch of twelve rows that is finished."""
 
     def opener(**options: object) -> Page:
-        request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1, max_new_tokens=6))
+        request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1, max_new_tokens=6, controls=0))
         number = services[BatchService].submit(hiring(services, tmp_path, 12), request)
         job = services[BatchService].view(number).job
         assert services[JobService].wait(job.id).status == "done"
@@ -165,6 +168,14 @@ def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".batchstatus")).to_contain_text("3 of 3 prompts finished.")
     expect(page.locator(".totalsnumbers tbody tr")).to_have_count(2)
+    view = services[BatchService].view(1)
+    assert (view.controls.prompts, view.controls.others) == (1, 2)
+    expect(page.locator(".batchcontrols strong")).to_have_text(controls_said(view.controls)[0])
+    expect(page.locator(".batchrows tbody tr").last).to_contain_text(f"{view.rows[2].effect_p:.2g}")
+    with page.expect_download() as downloading:
+        page.get_by_role("button", name="Controls as CSV").click()
+    listed = csv.DictReader(Path(downloading.value.path()).read_text("utf-8").splitlines())
+    assert [row["family"] for row in listed] == ["disability", "all"]
     assert faulty(page) == []
 
 

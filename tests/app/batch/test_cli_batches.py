@@ -10,7 +10,7 @@ from app.shared.commands import STOPPED
 
 SET = "text,who,context\nHe is a nurse,men,1\nShe is a nurse,women,1\nHe left,men,2\n ,men,3\n"
 COLUMNS = ("--columns", "prompt=text,group=who")
-POLICY = ("--model", "tiny", "--top-p", "1", "--steps", "3", "--calibration", "none")
+POLICY = ("--model", "tiny", "--top-p", "1", "--steps", "3", "--calibration", "none", "--controls", "0")
 
 
 @pytest.fixture
@@ -26,9 +26,11 @@ def prompts(tmp_path):
 
 
 def test_a_batch_is_run_shown_read_by_group_reported_and_deleted(run, prompts, tmp_path, monkeypatch):
-    code, text, _ = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY, "--json")
+    code, text, _ = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY[:-1], "2", "--json")
     made = json.loads(text)
     assert code == 0
+    assert (made["controls"]["asked"], made["controls"]["others"]) == (2, 3)
+    assert [row["controls"] for row in made["rows"]] == [3, 3, 1]
     rows = [(row["line"], row["state"], row["steps"]) for row in made["rows"]]
     assert rows == [(line, "finished", 3) for line in (2, 3, 4)]
     assert [group["group"] for group in made["groups"]] == ["men", "women"]
@@ -43,6 +45,7 @@ def test_a_batch_is_run_shown_read_by_group_reported_and_deleted(run, prompts, t
     _, text, _ = run("impact", 1, "--selected", letter, "--regex", "--out", tmp_path / "impact.csv", "--json")
     table = json.loads(text)
     assert [(row["group"], row["total"]) for row in table["groups"]] == [("men", 2), ("women", 1)]
+    assert table["compared"] is None or table["compared"]["contexts"] == 1
     assert table["rule"]["selected"] == letter
     assert (tmp_path / "impact.csv").read_text().startswith("group,total,selected")
     assert "most selected" in run("impact", 1, "--selected", letter, "--regex")[1]

@@ -27,7 +27,7 @@ from db.comparisons import ComparisonsRepository, MeasuredStepRecord
 from db.types import NotFoundError
 from tests.conftest import load_tiny
 
-SETTINGS = AuditSettings(model="tiny", policy="vanilla", max_new_tokens=5, top_p=1.0, seed=3)
+SETTINGS = AuditSettings(model="tiny", policy="vanilla", max_new_tokens=5, top_p=1.0, seed=3, controls=0)
 COLUMNS = (SETTINGS, replace(SETTINGS, policy="coft", lam=0.9), replace(SETTINGS, policy="sdd"))
 PROMPTS = "prompt,group,context\nThe nurse said he,men,1\nThe nurse said she,women,1\nThe black man went,men,2\n"
 

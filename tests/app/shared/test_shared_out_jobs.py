@@ -72,7 +72,9 @@ def batch(wired, folder):
         f'{who} number {place} is a nurse,"[[0, {len(who)}, ""gender""]]",{who}\n'
         for place, who in enumerate(("He", "She") * 2)
     )
-    number = wired[BatchService].submit(parsed(wired, folder, text), BatchRequest("four", SETTINGS))
+    number = wired[BatchService].submit(
+        parsed(wired, folder, text), BatchRequest("four", replace(SETTINGS, controls=2))
+    )
     ran(wired, wired[BatchService].view(number).job.id)
     return stored(folder)
 
@@ -80,7 +82,7 @@ def batch(wired, folder):
 def test_batch_is_stored_alike_although_a_worker_was_lost_in_the_middle(tmp_path):
     here, there, cluster = in_both(tmp_path, batch, 2)
     assert here == there
-    assert len(here["steps"]) == 16
+    assert (len(here["steps"]), len(here["controls"])) == (16, 4)
     assert len(cluster.workers) == 3
     assert len([worker for worker in cluster.workers if worker.given_work]) >= 2
 
