@@ -57,7 +57,7 @@ def fill(database: Database) -> int:
     ComparisonsRepository(database).add("comparison", prompts.id, [batch.id])
     UserListsRepository(database).add("list", "d", [UserTerm("term", "race", False)])
     SwapsRepository(database).add({}, b"data")
-    ControlsRepository(database).keep(session.active_branch_id, ControlsRow("key", 1.0, b"data"))
+    ControlsRepository(database).keep(session.active_branch_id, ControlsRow("key", 1.0, [], b"data"))
     evaluations = EvaluationsRepository(database)
     evaluation = evaluations.add("evaluation", {}, {})
     item = EvaluationItemRecord(suite="s", method="m", seed=1, place=0, item="i", key="key")
