@@ -79,7 +79,7 @@ def batches(model: LanguageModel, listed: list[Cell], number: int, seed: int) ->
 
 
 def share_by_setting(flags: dict[Pair, list[bool]], unit: str) -> Figure:
-    """The share of what is flagged, with an interval over settings."""
+    """The share of flagged batches or texts, with an interval over settings."""
     settings: dict[str, list[bool]] = {}
     for (setting, _), found in flags.items():
         settings.setdefault(setting, []).extend(found)

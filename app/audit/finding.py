@@ -154,7 +154,7 @@ def finding_message(
 
 
 def compared_message(session: int, branch: int, controls: Controls | None, evidence: Evidence) -> Message:
-    """What a chain's controls say of each of its steps, and what all prompts of the project say together."""
+    """The p-value of each step of a text, and the evidence of all prompts of the project."""
     steps = [] if controls is None else [step_said(controls, step) for step in range(controls.steps)]
     said = ""
     if controls is not None and controls.evidence is not None:

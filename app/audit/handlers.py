@@ -192,7 +192,7 @@ class AuditHandlers(SettingsHandlers):
 
 
 def _told(event: gr.EventData, work: Comparing) -> Generator[Message, None, Controls | None]:
-    """A comparison whose share is told while it is made."""
+    """Report how far a comparison is, and return its controls."""
     while True:
         try:
             share = next(work)

@@ -65,7 +65,7 @@ KEPT_FINDINGS = 2_000
 
 
 Comparing = Generator[float, None, Controls | None]
-"""Gives the share of a comparison that is done, and what it found at its end."""
+"""Yields the share of a comparison that is done, and returns its controls."""
 
 
 def neutral_words(settings: Settings) -> NeutralWords:

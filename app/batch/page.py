@@ -307,7 +307,7 @@ class BatchHandlers:
             rule = rates_rule(event.rule)
             text = impact_csv(impact_table(outcomes_of(view.rows, rule).pairs, rule.exclude_small))
         else:
-            raise ServiceError(f"There is no file {kind!r}; choose rows, groups, controls or impact.")
+            raise ServiceError(f"The file {kind!r} does not exist; choose rows, groups, controls or impact.")
         return str(write_text(self._file(view.id, f"-{kind}.csv"), text))
 
     @shown_to(EXPORT)

@@ -49,7 +49,7 @@ def worlds_from(payload: Mapping[str, Any]) -> tuple[World, ...]:
 
 
 def result_of(drawn: Sequence[WorldPaths], controls: Controls | None = None) -> JsonObject:
-    """What was drawn and compared, as it is kept; the worlds themselves stand in the payload."""
+    """What was drawn and compared, as it is stored; the payload has the worlds."""
     return {
         "controls": None if controls is None else json.loads(controls.to_json()),
         "worlds": [

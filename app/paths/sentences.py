@@ -60,7 +60,7 @@ def twins_sentence(apart: Apart) -> str:
     """How many twins part and at which token most do; empty where worlds were drawn independently."""
     parted = apart.parted_at
     if not parted:
-        return f"Each of {plural(len(apart.twins), 'twin')} goes on alike." if apart.twins else ""
+        return f"None of {plural(len(apart.twins), 'twin')} parts." if apart.twins else ""
     ((token, _),) = parted.most_common(1)
     verb = "parts" if parted.total() == 1 else "part"
     return f"Of {plural(len(apart.twins), 'twin')}, {count(parted.total())} {verb}, most at token {token}."

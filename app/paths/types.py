@@ -135,7 +135,7 @@ class PathsView:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """How far another world is from the first; ``twins`` says of each path at which token it parts from its twin."""
+    """How far another world is from the first; ``twins`` has the token at which each path parts from its twin."""
 
     world: int
     partings: tuple[Parting, ...]

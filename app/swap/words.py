@@ -228,7 +228,7 @@ def lead(result: SwapResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What controls say of a comparison: a sentence, of which ``factor`` is stressed, what it rests on, and bars."""
+    """A comparison with its controls: a sentence with its emphasized ``factor``, the reasons, and bars."""
 
     sentence: str
     lead: str

@@ -64,7 +64,7 @@ def controls_of(
 
 
 def ended(work: Generator[float, None, Result], told: Callable[[float], object] | None = None) -> Result:
-    """What work comes to that tells its share as it goes."""
+    """The result of work that yields how much of it is done."""
     while True:
         try:
             share = next(work)
@@ -83,7 +83,7 @@ def measuring(
     watched: Sequence[Sequence[int]] = (),
     room: Room | None = None,
 ) -> Generator[float, None, Controls]:
-    """The same a batch at a time: gives the share that is done, and the controls at its end."""
+    """As :func:`controls_of`, one batch at a time: yields the share that is done and returns the controls."""
     if not tokens:
         raise InvalidInputError("The text has no tokens; take at least one step first.")
     families = placebos_of(plan, neutral, others, shipped_words() if words is None else words)
@@ -138,7 +138,7 @@ def _batches(pairs: Sequence[Pair], tokens: tuple[int, ...]) -> Iterator[tuple[F
 
 
 class _Measure:
-    """Runs batches and keeps what they say of each pair."""
+    """Runs batches and keeps the effect of each pair."""
 
     def __init__(self, plan: Plan, tokens: tuple[int, ...], watched: Sequence[tuple[int, ...]]) -> None:
         self._plan, self._tokens, self._watched = plan, tokens, watched

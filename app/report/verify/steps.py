@@ -412,7 +412,7 @@ def check_controls(loaded: Loaded) -> Comparing:
     chains, joint = loaded.chains(), loaded.settings.mask_layout == "joint"
     for part in loaded.report.controls:
         place, controls, chain = f"Controls of branch {part.branch}", part.controls, chains.get(part.branch, ())
-        yield part.branch in chains, f"{place}: there is no such branch."
+        yield part.branch in chains, f"{place}: the report has no such branch."
         rows = [row for family in controls.families for row in (family.marked, *family.neutral, *family.others)]
         lengths = {len(values) for row in rows for values in (row.effects, row.log_ratios)}
         whole = lengths == {controls.steps} and controls.steps <= len(chain)

@@ -80,14 +80,12 @@ def controls_of_two_steps(strongest: float, ranges: tuple[float, float] = (0.5, 
     return Controls((replace(family, p_values=family.computed()),))
 
 
-@pytest.mark.parametrize(("strongest", "p_value", "because"), [(0.1, 1 / 40, True), (0.3, 2 / 40, True)])
-def test_a_finding_says_because_of_only_where_comparable_words_do_less(
-    strongest: float, p_value: float, because: bool
-) -> None:
+@pytest.mark.parametrize(("strongest", "p_value"), [(0.1, 1 / 40), (0.3, 2 / 40)])
+def test_a_finding_says_because_of_only_where_comparable_words_do_less(strongest: float, p_value: float) -> None:
     controls = controls_of_two_steps(strongest)
     assert controls.p_value(1) == pytest.approx(p_value)
     shared = replace(controls, families=(controls.families[0], replace(controls.families[0], family="race")))
-    for found, expected in ((controls, because), (shared, p_value * 2 <= 0.05), (None, False)):
+    for found, expected in ((controls, True), (shared, p_value < 0.03), (None, False)):
         message = finding_message("The manager", ["elderly"], [CALM, TELLING], never, found, done=True)
         assert ("because of" in message["sentence"][2][0]) is expected
     bands = {word["t"]: word["band"] for word in message["words"]}
