@@ -283,7 +283,8 @@ def _prompts(model: LanguageModel) -> str:
 
 def _steps_note(model: LanguageModel) -> str:
     """How steps run, where that was looked into, and in which form a CPU holds the weights."""
-    said = f"steps {path_text(model)}" if path_of(model) is not NOT_PREPARED else weights_text(model)
+    looked_into = model.engine is not None or path_of(model) is not NOT_PREPARED
+    said = f"steps {path_text(model)}" if looked_into else weights_text(model)
     return f", {said}" if said else ""
 
 

@@ -54,6 +54,7 @@ KINDS_OF_MEMORY = {
     "slots": "preallocated memory",
     "growing": "growing memory",
     "states": "states copied at every step",
+    "engine": "by the engine",
 }
 """Ways in which a model keeps earlier tokens, in words."""
 

@@ -141,6 +141,8 @@ def prepare_model(model: LanguageModel, progress: Progress | None = None) -> str
 
 def path_text(model: LanguageModel) -> str:
     """How a model's steps run: ``"CUDA graph"``, ``"traced"`` or ``"eager: <why>"``, and on a CPU its weights' form."""
+    if model.engine is not None:
+        return model.engine.title
     functions, text = step_functions(model), path_of(model).text
     if weights := weights_text(model):
         text += f"; {weights}"

@@ -78,6 +78,8 @@ def reserved_bytes(planned: Plan, steps: int) -> int:
 
 def weight_bytes(model: LanguageModel) -> int:
     """Bytes of a model's parameters, tied ones counted once."""
+    if model.engine is not None:
+        return model.engine.weight_bytes
     return sum(parameter.nbytes for parameter in model.module.parameters())
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from coft_core.errors import InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.compiled import step_logits
+from coft_core.model.engine import Engine, Rows
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.memory import GrowingRows, Sharing, SlotRows
 from coft_core.model.memory_fit import MemoryKind, fit_of
@@ -28,6 +29,11 @@ Hook = Callable[[Any], Any]
 
 def attached(module: Any, hooks: Sequence[Hook]) -> AbstractContextManager[object]:
     """Attach hooks to a module for the length of a ``with`` block; an error in one takes off those before it."""
+    if hooks and isinstance(module, Engine):
+        raise InvalidInputError(
+            f"This method changes activations inside the model, and {module.title} does not show them; choose another "
+            "method, or load the model's safetensors with transformers."
+        )
     with ExitStack() as stack:
         for hook in hooks:
             stack.callback(hook(module).remove)
@@ -78,7 +84,7 @@ class BranchBatch:
         """Seconds for which the newest logits waited on forwards of others; whoever runs those for many writes it."""
         self._tokens = RowTokens(rows, model.context_length, model.device)
         self._sharing = (sharing or Sharing.of(model.device)) if share else None
-        self._memory: SlotRows | GrowingRows | StateRows | None = None
+        self._memory: Rows | None = None
 
     @property
     def row_count(self) -> int:
@@ -165,12 +171,14 @@ class BranchBatch:
         if not 0 <= generated <= self.generated:
             raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
 
-    def opened(self) -> SlotRows | GrowingRows | StateRows:
+    def opened(self) -> Rows:
         """The keys and values of its rows, whose memory is taken when it is first needed."""
         self._require_open()
         if self._memory is None:
             fit = fit_of(self.model)
-            if fit.kind == "slots":
+            if (engine := self.model.engine) is not None:
+                self._memory = engine.open_rows(self._tokens)
+            elif fit.kind == "slots":
                 self._memory = SlotRows(self.model, self._tokens, fit, self._sharing)
             elif fit.kind == "states":
                 self._memory = StateRows(self.model, self._tokens, fit)

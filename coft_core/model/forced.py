@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.model.engine import Engine
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.memory_fit import accepted_arguments, fit_of, told_positions
 from coft_core.model.slots import token_size
@@ -106,6 +107,8 @@ def split_model(model: LanguageModel) -> SplitModel | None:
     must give the very bits that the model's own forward gives.
     """
     module = model.module
+    if model.engine is not None:
+        return None
     # Base and head would pass a hook on the module itself by.
     if getattr(module, "_forward_hooks", None) or getattr(module, "_forward_pre_hooks", None):
         return None
@@ -276,7 +279,10 @@ class ForcedScorer:
                 "A batch is empty, or its items differ in their number of branches; batch them apart."
             )
         layout = _Layout.of(items, self._model.device)
-        chunks = self._by_own_forward(layout) if self._parts is None else self._by_head(layout, self._parts)
+        if (engine := self._model.engine) is not None:
+            chunks = _by_engine(engine, layout)
+        else:
+            chunks = self._by_own_forward(layout) if self._parts is None else self._by_head(layout, self._parts)
         for index, logits in chunks:
             # The head of a model that is spread over several devices may be on another one than its inputs.
             yield index.to(self._model.device), logits.to(self._model.device)
@@ -398,6 +404,16 @@ class _Layout:
             len(items[0].prompts),
             min(item.shared for item in items),
         )
+
+
+def _by_engine(engine: Engine, layout: _Layout) -> Iterator[Chunk]:
+    """Logits at the scored positions, an item at a time, from an engine other than transformers."""
+    for item in range(layout.items):
+        index = [n for n, owner in enumerate(layout.owners) if owner == item]
+        columns = [layout.columns[n] for n in index]
+        rows = layout.ids[item * layout.branches : (item + 1) * layout.branches, : max(columns) + 1]  # (B, w)
+        logits = engine.read(rows, min(columns))  # (B, w - begin, V)
+        yield torch.tensor(index), logits[:, [column - min(columns) for column in columns]].transpose(0, 1)
 
 
 def _pick(states: Tensor, layout: _Layout, start: int, stop: int) -> tuple[Tensor, Tensor]:

@@ -148,6 +148,12 @@ class JointForwards:
 
         The logits equal those that the batch gives alone, up to sums in another order.
         """
+        engine = batch.model.engine
+        if engine is not None and not engine.computes_here:
+            # Nobody has to wait for a forward that another computer runs.
+            with attached(engine, hooks):
+                logits = batch.logits()
+            return logits, None if sequel is None else sequel.alone(logits)
         request = _Request(batch, tuple(hooks), sequel)
         try:
             with self._changed:

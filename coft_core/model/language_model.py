@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.integrations.accelerate import load_offloaded_parameter
 
 from coft_core.errors import InvalidInputError
+from coft_core.model.engine import Engine
 from coft_core.text.rendering import FORMATS, Rendering, parse_moment, rendering_label, rendering_note, thinking_switch
 from coft_core.text.turns import Frame
 
@@ -96,6 +97,7 @@ class LanguageModel:
     """A frozen causal language model with its tokenizer.
 
     Attributes:
+        module: The module of transformers, or another engine.
         device: Where token ids go and logits come from, also of a model that is spread over several devices.
         dtype: Floating type of the weights, or of what is computed with them where they are quantised.
         vocabulary_size: V, the width of the logits (may exceed the tokenizer's by padding rows).
@@ -136,6 +138,11 @@ class LanguageModel:
     def keep_finding(self, name: str, finding: Any) -> None:
         """Keep what was found out about the module."""
         self.findings[name] = (self.module, finding)
+
+    @property
+    def engine(self) -> Engine | None:
+        """What computes the logits, if that is not transformers."""
+        return self.module if isinstance(self.module, Engine) else None
 
     @property
     def dtype_name(self) -> str:
@@ -220,6 +227,8 @@ class LanguageModel:
     @property
     def parameter_count(self) -> int:
         """Number of parameters, tied ones counted once and packed ones each."""
+        if self.engine is not None:
+            return self.engine.parameter_count
         count = getattr(self.module, "num_parameters", None)
         return int(count()) if count is not None else sum(p.numel() for p in self.module.parameters())
 
@@ -231,6 +240,8 @@ class LanguageModel:
     @torch.inference_mode()
     def plain_logits(self, ids: Tensor) -> Tensor:
         """Logits of rows of one length, read again in one forward without a cache, ``(R, L)`` to ``(R, L, V)``."""
+        if self.engine is not None:
+            return self.engine.read(ids)
         logits: Tensor = self.module(input_ids=ids.to(self.device), use_cache=False).logits
         return logits
 

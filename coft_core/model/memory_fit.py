@@ -22,9 +22,9 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import out_of_memory
 from coft_core.model.slots import Slots
 
-MemoryKind = Literal["slots", "growing", "states"]
-"""Preallocated rows of their own lengths, tensors that grow by concatenation with padding on the left, or states that
-are copied at every step."""
+MemoryKind = Literal["slots", "growing", "states", "engine"]
+"""Preallocated rows of their own lengths, tensors that grow by concatenation with padding on the left, states that are
+copied at every step, or whatever an engine other than transformers does."""
 
 _STATE_ARGUMENTS = ("past_key_values", "cache_params", "state")
 """Names under which models take what they keep of earlier tokens, and hand it back."""
@@ -73,6 +73,8 @@ def accepted_arguments(forward: Any) -> frozenset[str]:
 
 
 def _examined(model: LanguageModel) -> Fit:
+    if model.engine is not None:
+        return Fit("engine", model.engine.title, False, 0, frozenset())
     module, accepts = model.module, accepted_arguments(model.module.forward)
     if reason := _state_of(module, accepts):
         return with_states(model, reason)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from coft_core.model.branches import BranchBatch
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.memory_fit import fit_of, run_with_state
 
@@ -103,6 +104,8 @@ def _log_p(model: LanguageModel, ids: Tensor) -> Tensor:
 
 def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
     """Log-probabilities of the first row after its beginning and each further token, ``(V,)`` each, with a cache."""
+    if model.engine is not None:
+        return _continued_by(model, ids)
     ids = ids.to(model.device)  # (2, T)
     logits: list[Tensor] = []
     fit, cache, read = fit_of(model), None, 0
@@ -116,3 +119,16 @@ def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
         logits.append(torch.log_softmax(newest[0].float(), dim=-1).cpu())
         read = place
     return logits
+
+
+def _continued_by(model: LanguageModel, ids: Tensor) -> list[Tensor]:
+    """The same by an engine other than transformers."""
+    batch = BranchBatch(model, ids[:, :_PROMPT].tolist())
+    try:
+        logits = [batch.logits()]
+        for place in range(_PROMPT, min(_PROMPT + _STEPS - 1, ids.shape[1])):
+            batch.append(ids[:, place])
+            logits.append(batch.logits())
+        return [torch.log_softmax(rows[0].float(), dim=-1).cpu() for rows in logits]
+    finally:
+        batch.close()

@@ -229,7 +229,7 @@ def _why_not_stepped(model: LanguageModel) -> str:
     """What is wrong when a model steps with the memory that fits it, as half a sentence; empty if nothing is."""
     fit = fit_of(model)
     takes_none = "its forward takes nothing of earlier tokens"
-    if not fit.state:
+    if model.engine is None and not fit.state:
         return takes_none
     try:
         agree = _steps_agree(model)

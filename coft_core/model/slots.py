@@ -158,6 +158,8 @@ class Slots:
 
 def token_size(model: LanguageModel) -> int:
     """Bytes of one token's keys and values in all layers, at most; 0 where the model's configuration does not tell."""
+    if model.engine is not None:
+        return model.engine.token_bytes
     text: Any = model.module.config.get_text_config(decoder=True)
     # Where layers differ, each has a configuration of its own, and asking the whole one for a width is an error.
     layers = getattr(text, "per_layer_config", None) or [text] * (getattr(text, "num_hidden_layers", None) or 0)

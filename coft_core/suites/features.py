@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from coft_core.errors import InvalidInputError
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import DEMO, load_model
 from coft_core.suites.base import Outcome, Written
@@ -60,7 +61,12 @@ class Featuriser:
 
 def load_featuriser(source: str = DEMO, device: str = "auto") -> Featuriser:
     """Load a featuriser."""
-    return Featuriser(load_model(source, device))
+    model = load_model(source, device)
+    if model.engine is not None:
+        raise InvalidInputError(
+            f"Features are read inside a model, and {model.engine.title} does not show them; name a model in safetensors."
+        )
+    return Featuriser(model)
 
 
 def with_features(outcomes: Sequence[Outcome], featuriser: Featuriser) -> list[Outcome]:
