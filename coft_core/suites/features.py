@@ -64,7 +64,7 @@ def load_featuriser(source: str = DEMO, device: str = "auto") -> Featuriser:
     model = load_model(source, device)
     if model.engine is not None:
         raise InvalidInputError(
-            f"Features are read inside a model, and {model.engine.title} does not show them; name a model in safetensors."
+            f"Features are read inside a model, and {model.engine.title} does not show them; name one in safetensors."
         )
     return Featuriser(model)
 
