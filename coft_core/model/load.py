@@ -13,7 +13,6 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 from transformers import AutoConfig, AutoTokenizer
-from transformers.utils.import_utils import is_gguf_available
 
 from coft_core.assets import assets_path
 from coft_core.errors import ModelLoadError
@@ -24,6 +23,7 @@ from coft_core.model.language_model import (
     tokenizer_digest,
     weights_digest,
 )
+from coft_core.model.llama_engine import LlamaEngine, file_digest, gguf_file, llama_cpp, require_same_tokens
 from coft_core.model.loading import LoadingPhase, LoadingProgress, explain
 from coft_core.model.noise import measure_noise
 from coft_core.model.packed import PACKED_BYTES, pack_linears
@@ -77,7 +77,7 @@ def load_model(
     """Load a causal language model and its fast tokenizer.
 
     Args:
-        name_or_path: Hub id, local folder, GGUF file (with the package gguf; its weights are held whole), or
+        name_or_path: Hub id, local folder, GGUF file or a folder with one (llama.cpp runs it at its own precision), or
             ``"demo"`` for the embedded model.
         device: ``"auto"`` (CUDA if there is one), or a torch device.
         dtype: A floating type or its name, or ``"auto"``: bfloat16 on CUDA; on a processor that multiplies bfloat16
@@ -110,14 +110,8 @@ def load_model(
         raise ModelLoadError(f"A forward cannot read {prefill_tokens} tokens; give at least 1.")
     placement = Placement(device, dtype, device_map, max_memory, offload_folder, tensor_parallel, quantization)
     told = progress or (lambda phase: None)
-    file: dict[str, str] = {}
-    if _is_gguf(source):
-        if not is_gguf_available():
-            raise ModelLoadError(
-                f"{name_or_path!r} needs the package gguf to be read, which is not installed here; install it "
-                "(pip install gguf)."
-            )
-        source, file = str(Path(source).parent), {"gguf_file": Path(source).name}
+    if (file := gguf_file(source)) is not None:
+        return _load_gguf(file, name_or_path, placement, chat, told)
     where: dict[str, Any] = {
         "revision": revision or "main",
         "local_files_only": _only_local(source, revision),
@@ -126,18 +120,17 @@ def load_model(
     }
     try:
         told(LoadingPhase.TOKENIZER)
-        config = AutoConfig.from_pretrained(source, **where, **file)
+        config = AutoConfig.from_pretrained(source, **where)
         if not brings_its_class(config, where["trust_remote_code"]):
             require_causal(name_or_path, config)
         require_possible_size(name_or_path, config)
         placed = placement.arguments(name_or_path, config)
-        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where, **file)
+        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
         require_offsets(name_or_path, tokenizer)
-        if not file:
-            require_whole_files(name_or_path, source)
+        require_whole_files(name_or_path, source)
         told(LoadingPhase.WEIGHTS)
         loaded: Any = loader_of(config).from_pretrained(
-            source, use_safetensors=True, output_loading_info=True, **placed, **where, **file
+            source, use_safetensors=True, output_loading_info=True, **placed, **where
         )
         module, loading = loaded
         require_all_weights(name_or_path, loading)
@@ -154,6 +147,48 @@ def load_model(
     except Exception as error:
         # What a checkpoint's files make others raise has no end: damaged weights, shapes and entries of any kind.
         raise ModelLoadError(explain(name_or_path, error, quantization, may_be_trusted=True)) from error
+
+
+def _load_gguf(file: Path, name: str, placement: Placement, chat: bool | None, told: LoadingProgress) -> LanguageModel:
+    """The model of a GGUF file, run by llama.cpp."""
+    if placement.quantization != "none" or placement.device_map or placement.tensor_parallel > 1:
+        raise ModelLoadError(f"{name!r} is a GGUF file, which has its own precision; leave quantization and maps out.")
+    llama_cpp(name)
+    try:
+        told(LoadingPhase.TOKENIZER)
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, use_fast=True)
+        require_offsets(name, tokenizer)
+        told(LoadingPhase.WEIGHTS)
+        engine = LlamaEngine(file, name, on_gpu=placement.device != "cpu")
+        require_same_tokens(name, engine, tokenizer)
+        require_same_vocabulary(name, len(tokenizer), engine.vocabulary_size)
+        told(LoadingPhase.DIGEST)
+        model = LanguageModel(
+            name=name,
+            revision="main",
+            module=engine,
+            tokenizer=tokenizer,
+            device=torch.device("cpu"),
+            dtype=torch.float32,
+            context_length=engine.context_length,
+            vocabulary_size=engine.vocabulary_size,
+            end_token_ids=engine.end_tokens,
+            chat=bool(tokenizer.chat_template) if chat is None else chat,
+            weights_digest=file_digest(file),
+            tokenizer_digest=tokenizer_digest(tokenizer),
+            places=("cpu",),
+            quantization=engine.quantization,
+        )
+        told(LoadingPhase.WARM_UP)
+        require_independent_rows(model)
+        require_steps(model)
+        measure_noise(model)
+        return model
+    except ModelLoadError:
+        raise
+    except Exception as error:
+        # A damaged file makes the readers of its tokens raise anything.
+        raise ModelLoadError(explain(name, error)) from error
 
 
 def wrap_model(
@@ -218,8 +253,8 @@ def model_source(name_or_path: str) -> str:
         return str(assets_path("models", "demo"))
     if (path := _folder(name_or_path)) is not None:
         return path
-    if _is_gguf(name_or_path):
-        return str(Path(name_or_path).expanduser())
+    if (file := gguf_file(name_or_path)) is not None:
+        return str(file)
     if Path(name_or_path).suffix.lower() == GGUF:
         raise ModelLoadError(f"The file {name_or_path!r} holds no model that can be read here; check the path.")
     if Path(name_or_path).suffix.lower() in SINGLE_FILES:
@@ -236,18 +271,6 @@ def model_source(name_or_path: str) -> str:
             "(config.json, tokenizer.json and safetensors), and check the path."
         )
     return name_or_path
-
-
-def _is_gguf(name_or_path: str) -> bool:
-    """Whether a name is that of a GGUF file that can be read."""
-    path = Path(name_or_path).expanduser() if name_or_path.lower().endswith(GGUF) else None
-    try:
-        if path is None or not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(4) == b"GGUF"
-    except (OSError, RuntimeError, ValueError):
-        return False
 
 
 def _folder(name_or_path: str) -> str | None:

@@ -1,76 +1,122 @@
-"""A GGUF file is a model by itself where the package that reads it is installed, and else the sentence names it."""
+"""A GGUF file is audited by llama.cpp at its own precision, with the numbers of the model that it was made of."""
 
-import numpy as np
 import pytest
 import torch
 
 import coft_core as cc
-from coft_core.errors import ModelLoadError
-from coft_core.model.fake import byte_tokenizer
+from coft_core.errors import InvalidInputError, ModelLoadError
+from coft_core.model.branches import BranchBatch, BranchSpec
+from coft_core.model.group import BranchGroup
 
-WIDTH, HEADS, KEY_HEADS, INNER = 32, 4, 2, 64
+pytest.importorskip("llama_cpp", reason="llama.cpp is not installed (requirements-llama.txt)")
+pytest.importorskip("gguf", reason="gguf is not installed (requirements-llama.txt)")
+
+TEXT = "The nurse finished rounds and then he prepared the reports"
+SPANS = [cc.Span(35, 37, "gender")]
+POLICY = cc.CoftPolicy(sentinel=" person")
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    gguf = pytest.importorskip("gguf")
-    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    writer = gguf.GGUFWriter(str(path), "llama")
-    writer.add_context_length(128)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(1)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KEY_HEADS)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(10000.0)
-    vocabulary = sorted(byte_tokenizer().get_vocab().items(), key=lambda item: item[1])
-    vocabulary += [("Ġt", len(vocabulary)), ("<|endoftext|>", len(vocabulary) + 1)]
-    writer.add_vocab_size(len(vocabulary))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([token for token, _ in vocabulary])
-    writer.add_token_types([3 if token.startswith("<") and len(token) > 1 else 1 for token, _ in vocabulary])
-    writer.add_token_merges(["Ġ t"])
-    writer.add_eos_token_id(dict(vocabulary)["<eos>"])
-    draw = np.random.default_rng(0)
-    narrow = WIDTH * KEY_HEADS // HEADS
-    shapes = {
-        "token_embd": (len(vocabulary), WIDTH), "output": (len(vocabulary), WIDTH),
-        "blk.0.attn_q": (WIDTH, WIDTH), "blk.0.attn_k": (narrow, WIDTH), "blk.0.attn_v": (narrow, WIDTH),
-        "blk.0.attn_output": (WIDTH, WIDTH), "blk.0.ffn_gate": (INNER, WIDTH), "blk.0.ffn_up": (INNER, WIDTH),
-        "blk.0.ffn_down": (WIDTH, INNER),
-    }  # fmt: skip
-    for name, shape in shapes.items():
-        writer.add_tensor(f"{name}.weight", draw.normal(0, 0.3, shape).astype(np.float32))
-    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
-        writer.add_tensor(f"{name}.weight", np.ones(WIDTH, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+def folder(tmp_path_factory):
+    from tests.gguf_of_demo import write_gguf
+
+    place = tmp_path_factory.mktemp("gguf")
+    for kind in ("F32", "Q4_0"):
+        (place / kind).mkdir()
+        write_gguf(place / kind / "demo.gguf", kind)
+    return place
 
 
-def test_a_gguf_file_is_loaded_and_decoded(file):
-    model = cc.load_model(str(file), device="cpu")
-    assert model.context_length == 128
-    assert model.dtype == torch.float32
-    run = cc.generate(model, "She was", cc.CoftPolicy(), spans=[], max_new_tokens=3)
-    assert len(run.steps) == 3
+@pytest.fixture(scope="module")
+def served(folder):
+    return cc.load_model(str(folder / "F32"))
 
 
-def test_without_the_package_that_reads_it_the_sentence_names_the_package(file, monkeypatch):
-    monkeypatch.setattr("coft_core.model.load.is_gguf_available", lambda: False)
-    with pytest.raises(ModelLoadError, match=r"needs the package gguf .* install it \(pip install gguf\)\.$"):
-        cc.load_model(str(file), device="cpu")
+@pytest.fixture(scope="module")
+def local():
+    return cc.load_model("demo", device="cpu", dtype="float32")
 
 
-def test_a_damaged_file_and_one_that_is_not_there_are_one_sentence(file, tmp_path):
-    for content in (b"GGUF", file.read_bytes()[:3000]):
+def test_every_step_of_a_chain_has_the_numbers_of_the_transformers_engine(served, local):
+    for seed in range(4):
+        theirs, ours = (
+            cc.generate(model, TEXT, POLICY, spans=SPANS, max_new_tokens=16, seed=seed).steps
+            for model in (served, local)
+        )
+        assert [step.token_id for step in theirs] == [step.token_id for step in ours]
+        for one, other in zip(theirs, ours, strict=True):
+            for name in ("log_p_factual", "log_p_masked", "log_p_fused"):
+                assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-3)
+
+
+def test_rows_that_go_back_fork_and_lose_neighbours_equal_a_text_that_is_read_again(served):
+    rows = served.arbitrary_tokens(3, 40, seed=5).tolist()
+    batch = BranchBatch(served, [rows[0], rows[1][:9], [*rows[0][:20], *rows[2][:4]]])
+    written = served.arbitrary_tokens(3, 80, seed=6)  # (3, 80)
+    batch.logits()
+    for place in range(80):
+        batch.append(written[:, place])
+        batch.logits()
+    batch.crop(30)
+    fork = batch.fork(10)
+    fork.append(written[:, 50])
+    fork.keep([1, 2])
+    texts = [rows[1][:9], [*rows[0][:20], *rows[2][:4]]]
+    for row, (text, logits) in enumerate(zip(texts, fork.logits(), strict=True), 1):
+        again = torch.tensor([[*text, *written[row, :10].tolist(), int(written[row, 50])]])
+        torch.testing.assert_close(logits, served.plain_logits(again)[0, -1], atol=1e-3, rtol=0)
+    batch.append(written[:, 30])
+    again = torch.tensor([[*rows[0], *written[0, :31].tolist()]])
+    torch.testing.assert_close(batch.logits()[0], served.plain_logits(again)[0, -1], atol=1e-3, rtol=0)
+
+
+def test_forced_scores_equal_those_of_the_transformers_engine(served, local):
+    theirs, ours = (cc.score(model, TEXT, " and left the room", POLICY, SPANS) for model in (served, local))
+    assert [step.log_p_fused for step in theirs] == pytest.approx([step.log_p_fused for step in ours], abs=1e-3)
+
+
+def test_a_quantised_file_names_its_precision_and_has_another_digest(folder, served):
+    quantised = cc.load_model(str(folder / "Q4_0" / "demo.gguf"))
+    assert quantised.quantization == "Q4_0"
+    assert served.quantization == "none"
+    assert quantised.weights_digest != served.weights_digest
+
+
+def test_what_reads_inside_a_model_says_that_llama_cpp_does_not_show_it(served):
+    hooked = BranchSpec("steered", (5, 6, 7), hooks=(lambda module: None,))
+    with pytest.raises(InvalidInputError, match=r"llama\.cpp does not show"):
+        BranchGroup({"base": served}, [hooked]).logits()
+
+
+def test_a_file_whose_tokenizers_disagree_is_refused_with_an_example(served):
+    from coft_core.model.llama_engine import require_same_tokens
+
+    class Shifted:
+        def encode(self, text):
+            return [token + 1 for token in served.engine.encode(text)]
+
+    with pytest.raises(ModelLoadError, match="different tokens of 'The nurse"):
+        require_same_tokens("m.gguf", Shifted(), served.tokenizer)
+
+
+def test_without_llama_cpp_a_sentence_says_how_to_install_it(folder, monkeypatch):
+    monkeypatch.setattr("coft_core.model.llama_engine.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelLoadError, match=r"requirements-llama\.txt"):
+        cc.load_model(str(folder / "F32"))
+
+
+def test_a_damaged_file_and_one_that_is_not_there_are_one_sentence(folder, tmp_path):
+    whole = (folder / "Q4_0" / "demo.gguf").read_bytes()
+    for content in (b"GGUF", whole[:3000], whole[:-100_000]):
         damaged = tmp_path / "m.gguf"
         damaged.write_bytes(content)
         with pytest.raises(ModelLoadError) as caught:
-            cc.load_model(str(damaged), device="cpu")
+            cc.load_model(str(damaged))
         assert "\n" not in str(caught.value)
     with pytest.raises(ModelLoadError, match="holds no model that can be read here"):
-        cc.load_model(str(tmp_path / "none.gguf"), device="cpu")
+        cc.load_model(str(tmp_path / "none.gguf"))
+
+
+def test_options_for_other_weights_are_refused(folder):
+    with pytest.raises(ModelLoadError, match="its own precision"):
+        cc.load_model(str(folder / "F32"), quantization="8bit")

@@ -1,0 +1,332 @@
+"""llama.cpp as engine: a GGUF file at its own precision, through the low-level functions of llama-cpp-python."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import importlib.util
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coft_core.errors import ModelLoadError
+from coft_core.model.slots import RowTokens, capacity_for
+
+BATCH = 512
+"""Tokens that are handed over at a time, and read in one pass."""
+WHOLE = ("all F32", "F16", "BF16")
+"""How llama.cpp calls weights that are not quantised."""
+F32, F16 = 0, 1
+"""Types of keys and values, by ggml's numbers."""
+WHOLE_DIGEST_BYTES = 512 << 20
+"""Bytes above which only samples of a file count in its digest."""
+SAMPLES, SAMPLE_BYTES = 4096, 1 << 14
+TRIED = (
+    "The nurse finished rounds and then he prepared the reports.",
+    "Résumé: 12 years, naïve café — “quoted”, 3.5 % of £1,200",
+    "  two  spaces\nand\ta new line\n\n",
+    "日本語と한국어 и кириллица, العربية 🙂",
+    "don't WE'LL they've I'm x=y+1; def f(a):\n    return a",
+)
+"""Texts on which both tokenizers must agree."""
+
+
+def llama_cpp(name: str) -> Any:
+    """The package's low-level functions; a sentence says how to install it."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        raise ModelLoadError(
+            f"{name!r} is a GGUF file, which llama.cpp runs, and it is not installed here; run "
+            "'pip install -r requirements-llama.txt' (it is built in some minutes)."
+        )
+    return importlib.import_module("llama_cpp.llama_cpp")
+
+
+class LlamaEngine:
+    """One GGUF file; each batch of rows has a context of its own."""
+
+    title = "llama.cpp"
+    computes_here = True
+
+    def __init__(self, path: Path, name: str, on_gpu: bool) -> None:
+        """Load the weights, on the GPU where the package was built for one."""
+        self.api = api = llama_cpp(name)
+        _quiet(api)
+        api.llama_backend_init()
+        parameters = api.llama_model_default_params()
+        parameters.n_gpu_layers = -1 if on_gpu and api.llama_supports_gpu_offload() else 0
+        # Rearranged 4-bit weights are fast for one row only: the second one cost 0.8 to 0.9 of the first.
+        parameters.use_extra_bufts = False
+        self.model = api.llama_model_load_from_file(str(path).encode(), parameters)
+        if not self.model:
+            raise ModelLoadError(
+                f"llama.cpp cannot read {name!r}: the file is damaged, or of a kind that this version does not know; "
+                "fetch it again, or install a newer llama-cpp-python."
+            )
+        finalize(self, api.llama_model_free, self.model)
+        self.vocabulary = api.llama_model_get_vocab(self.model)
+        self.vocabulary_size = int(api.llama_vocab_n_tokens(self.vocabulary))
+        self.context_length = int(api.llama_model_n_ctx_train(self.model))
+        self.weight_bytes = int(api.llama_model_size(self.model))
+        self.parameter_count = int(api.llama_model_n_params(self.model))
+        precision = self._described().rpartition("B ")[2]
+        self.quantization = "none" if precision in WHOLE else precision
+        # Keys and values in 32 bits where the weights are: their rounding would be the largest error.
+        self.cell_type = F32 if precision == WHOLE[0] else F16
+        layers, heads = api.llama_model_n_layer(self.model), api.llama_model_n_head(self.model)
+        width = api.llama_model_n_embd(self.model) // max(heads, 1) * api.llama_model_n_head_kv(self.model)
+        self.token_bytes = int(2 * layers * width * (4 if self.cell_type == F32 else 2))
+        self.threads = torch.get_num_threads()
+
+    def _described(self) -> str:
+        """Kind, size and precision, such as ``"llama 8B Q4_K - Medium"``."""
+        text = ctypes.create_string_buffer(256)
+        self.api.llama_model_desc(self.model, text, len(text))
+        return str(text.value, errors="replace")
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end a text."""
+        is_end = self.api.llama_vocab_is_eog
+        return frozenset(i for i in range(self.vocabulary_size) if is_end(self.vocabulary, i))
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a text by llama.cpp's own tokenizer, without special ones around it."""
+        data = text.encode()
+        tokens = (ctypes.c_int32 * (len(data) + 8))()
+        count = self.api.llama_tokenize(self.vocabulary, data, len(data), tokens, len(tokens), False, False)
+        return list(tokens[: max(count, 0)])
+
+    def open_rows(self, tokens: RowTokens) -> LlamaRows:
+        """Rows with these tokens; nothing is read yet."""
+        return LlamaRows(self, tokens)
+
+    def read(self, ids: Tensor, begin: int = 0) -> Tensor:
+        """Logits after each token from a column on, ``(R, L)`` to ``(R, L - begin, V)``."""
+        context = Context(self, ids.shape[1], 1)
+        rows = []
+        for row in ids.tolist():
+            context.forget(0, 0)
+            rows.append(context.read([(0, place, token, place >= begin) for place, token in enumerate(row)]))
+        return torch.stack(rows)
+
+
+class Context:
+    """Keys and values of some sequences, and the buffers to compute with."""
+
+    def __init__(self, engine: LlamaEngine, cells: int, sequences: int) -> None:
+        """Take memory for so many tokens in all."""
+        self.engine, self.api = engine, engine.api
+        self.cells, self.sequences = cells, sequences
+        parameters = self.api.llama_context_default_params()
+        parameters.n_ctx, parameters.n_seq_max, parameters.kv_unified = cells, sequences, True
+        parameters.n_batch = parameters.n_ubatch = min(BATCH, max(cells, sequences))
+        parameters.n_threads = parameters.n_threads_batch = engine.threads
+        parameters.type_k = parameters.type_v = engine.cell_type
+        if engine.cell_type == F32:
+            # Flash attention rounds to 16 bits on the way: it moved log-probabilities by 0.006, without it by 0.00002.
+            parameters.flash_attn_type = self.api.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        parameters.no_perf, parameters.swa_full = True, True
+        self._batch_size = parameters.n_batch
+        self._context = self.api.llama_init_from_model(engine.model, parameters)
+        if not self._context:
+            raise MemoryError(f"llama.cpp has no memory for {cells:,} tokens.")
+        finalize(self, self.api.llama_free, self._context)
+        self._memory = self.api.llama_get_memory(self._context)
+
+    def read(self, tokens: Sequence[tuple[int, int, int, bool]]) -> Tensor:
+        """Read tokens as (sequence, position, id, whether logits are wanted); the wanted logits, ``(n, V)``."""
+        found = []
+        for start in range(0, len(tokens), self._batch_size):
+            piece = tokens[start : start + self._batch_size]
+            batch = self.api.llama_batch_init(len(piece), 0, 1)
+            try:
+                batch.n_tokens = len(piece)
+                for place, (sequence, position, token, wanted) in enumerate(piece):
+                    batch.token[place], batch.pos[place], batch.logits[place] = token, position, wanted
+                    batch.n_seq_id[place], batch.seq_id[place][0] = 1, sequence
+                if status := self.api.llama_decode(self._context, batch):
+                    raise RuntimeError(f"llama.cpp could not read {len(piece)} tokens (status {status})")
+            finally:
+                self.api.llama_batch_free(batch)
+            found += [self._logits(place) for place, (*_, wanted) in enumerate(piece) if wanted]
+        # llama.cpp writes the next logits over these.
+        return torch.from_numpy(np.stack(found)) if found else torch.empty(0, self.engine.vocabulary_size)
+
+    def _logits(self, place: int) -> np.ndarray[Any, Any]:
+        pointer = self.api.llama_get_logits_ith(self._context, place)
+        return np.ctypeslib.as_array(pointer, shape=(self.engine.vocabulary_size,)).copy()
+
+    def forget(self, sequence: int, position: int) -> bool:
+        """Forget a sequence from a position on; False where the model's layers cannot be cut."""
+        return bool(self.api.llama_memory_seq_rm(self._memory, sequence, position, -1))
+
+    def share(self, source: int, sequence: int) -> None:
+        """Have a sequence begin with all tokens of another, held once."""
+        self.api.llama_memory_seq_cp(self._memory, source, sequence, -1, -1)
+
+    def copy_into(self, other: Context, sequence: int, place: int) -> None:
+        """Copy a sequence's keys and values to a place in another context."""
+        size = self.api.llama_state_seq_get_size(self._context, sequence)
+        data = (ctypes.c_uint8 * size)()
+        self.api.llama_state_seq_get_data(self._context, data, size, sequence)
+        if not self.api.llama_state_seq_set_data(other._context, data, size, place):
+            raise MemoryError("llama.cpp has no memory for a copy of these tokens.")
+
+
+class LlamaRows:
+    """Rows as sequences of one context, which is replaced by a larger one when it is full."""
+
+    may_join = False
+
+    def __init__(self, engine: LlamaEngine, tokens: RowTokens) -> None:
+        self._engine, self._tokens = engine, tokens
+        self._context: Context | None = None
+        # Tokens of each row that have been read, and those of them that are held once for all.
+        self._held, self.shared_length = [0] * tokens.rows, 0
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return self._context.cells * self._engine.token_bytes if self._context else 0
+
+    def size_after(self, count: int) -> int:
+        """Bytes held when so many more tokens have been read."""
+        return self._cells(count) * self._engine.token_bytes
+
+    def logits(self) -> Tensor:
+        """Read what is pending, ``(R, V)``."""
+        rows = self._rows()
+        self._reserve()
+        context = self._opened()
+        if not any(self._held):
+            self._read_shared(context, rows)
+        if all(held == len(row) for held, row in zip(self._held, rows, strict=True)):
+            self.cut()
+        pending = [
+            (place, position, row[position], position == len(row) - 1)
+            for place, (held, row) in enumerate(zip(self._held, rows, strict=True))
+            for position in range(held, len(row))
+        ]
+        try:
+            logits = context.read(pending)
+        except RuntimeError:
+            self._context = None
+            raise
+        self._held = [len(row) for row in rows]
+        return logits
+
+    def cut(self) -> None:
+        """Forget the newest token and those that are no longer there."""
+        for place, (held, row) in enumerate(zip(self._held, self._rows(), strict=True)):
+            if self._context is not None and held > len(row) - 1:
+                self._held[place] = len(row) - 1 if self._context.forget(place, len(row) - 1) else 0
+                if not self._held[place]:
+                    self._context.forget(place, 0)
+
+    def copied(self, tokens: RowTokens) -> LlamaRows:
+        """A second memory for earlier tokens of these rows."""
+        copy = LlamaRows(self._engine, tokens)
+        if self._context is not None:
+            copy._take(self._context, range(tokens.rows), self._held)
+            copy.cut()
+        return copy
+
+    def keep(self, rows: Sequence[int], tokens: RowTokens) -> None:
+        """Go on with some of the rows, whose tokens are given."""
+        before, held = self._context, [self._held[row] for row in rows]
+        self._tokens, self._context, self._held = tokens, None, [0] * tokens.rows
+        if before is not None:
+            self._take(before, rows, held)
+
+    def _rows(self) -> list[list[int]]:
+        written = self._tokens.after(0).tolist()
+        return [[*prompt, *tail] for prompt, tail in zip(self._tokens.prompts, written, strict=True)]
+
+    def _cells(self, count: int = 0) -> int:
+        longest = self._tokens.longest + self._tokens.generated + count
+        return self._tokens.rows * capacity_for(longest, self._engine.context_length)
+
+    def _opened(self) -> Context:
+        if self._context is None:
+            self._context, self._held = Context(self._engine, self._cells(), self._tokens.rows), [0] * self._tokens.rows
+        return self._context
+
+    def _reserve(self) -> None:
+        if self._context is not None and self._cells() > self._context.cells:
+            before, self._context = self._context, None
+            self._take(before, range(self._tokens.rows), self._held)
+
+    def _take(self, source: Context, rows: Iterable[int], held: Sequence[int]) -> None:
+        """Begin with what another context holds of these rows."""
+        context = self._opened()
+        for place, row in enumerate(rows):
+            if held[place]:
+                source.copy_into(context, row, place)
+        self._held = list(held)
+
+    def _read_shared(self, context: Context, rows: Sequence[Sequence[int]]) -> None:
+        """Read what all rows begin with once."""
+        if len(rows) < 2 or not (shared := self._tokens.shared()):
+            return
+        context.read([(0, position, rows[0][position], False) for position in range(shared)])
+        for place in range(1, len(rows)):
+            context.share(0, place)
+        self._held, self.shared_length = [shared] * len(rows), shared
+
+
+def file_digest(path: Path) -> str:
+    """Digest of a file and of those that it was split into; of large ones, of evenly spaced samples."""
+    first, split, _ = path.name.partition("-00001-of-")
+    files = sorted(path.parent.glob(f"{first}-*-of-*.gguf")) if split else [path]
+    sampled = sum(file.stat().st_size for file in files) > WHOLE_DIGEST_BYTES
+    digest = hashlib.sha256()
+    for each in files:
+        size = each.stat().st_size
+        digest.update(str(size).encode())
+        with each.open("rb") as file:
+            for sample in range(SAMPLES if sampled else 1):
+                file.seek(max(size - SAMPLE_BYTES, 0) * sample // (SAMPLES - 1))
+                digest.update(file.read(SAMPLE_BYTES if sampled else size))
+    return f"{'sampled' if sampled else 'sha256'}:{digest.hexdigest()}"
+
+
+def require_same_tokens(name: str, engine: LlamaEngine, tokenizer: Any) -> None:
+    """Refuse a file whose tokens transformers finds elsewhere in a text than llama.cpp does."""
+    for text in TRIED:
+        ours, theirs = tokenizer.encode(text, add_special_tokens=False), engine.encode(text)
+        if ours != theirs:
+            raise ModelLoadError(
+                f"{name!r} cannot be audited: transformers and llama.cpp make different tokens of {text!r} "
+                f"({len(ours)} and {len(theirs)}), so that marked words could not be found; load its safetensors."
+            )
+
+
+def gguf_file(name: str) -> Path | None:
+    """The GGUF file that a name is of: itself, the only one in a folder, or the first part of one that was split."""
+    try:
+        path = Path(name).expanduser()
+        if path.is_dir() and not (path / "config.json").exists():
+            parts = [file for file in path.glob("*.gguf") if "-of-" not in file.name or "-00001-of-" in file.name]
+            path = parts[0] if len(parts) == 1 else path
+        if path.suffix.lower() != ".gguf" or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return path if file.read(4) == b"GGUF" else None
+    except (OSError, RuntimeError, ValueError):
+        # A folder that may not be entered, a home of nobody, a name with a NUL or too long for a path.
+        return None
+
+
+@cache
+def _quiet(api: Any) -> object:
+    """Keep llama.cpp's log off the terminal; what is returned must live as long as the library."""
+    callback = api.llama_log_callback(lambda level, text, data: None)
+    api.llama_log_set(callback, ctypes.c_void_p(0))
+    return callback
