@@ -281,7 +281,9 @@ def test_the_package_asks_for_what_is_pinned_the_library_without_the_parts_of_th
     assert least(extras["postgres"]) == {"psycopg": driver["psycopg-binary"]} == {"psycopg": driver["psycopg"]}
     cluster = dict(line.split("==") for line in requirements("requirements-ray.txt"))
     assert least(extras["ray"]) == {"ray": cluster["ray"]}
-    assert set(extras) == {"app", "evaluation", "postgres", "ray"}
+    runner = dict(line.split("==") for line in requirements("requirements-llama.txt"))
+    assert least(extras["llama"]) == runner
+    assert set(extras) == {"app", "evaluation", "llama", "postgres", "ray"}
 
 
 @pytest.fixture(scope="module")
