@@ -16,6 +16,7 @@ from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.group import BASE
+from coft_core.model.int_weights import int_layers
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.slots import rows_size, token_size
 from coft_core.policies.base import Policy
@@ -77,10 +78,11 @@ def reserved_bytes(planned: Plan, steps: int) -> int:
 
 
 def weight_bytes(model: LanguageModel) -> int:
-    """Bytes of a model's parameters, tied ones counted once."""
+    """Bytes of a model's weights, tied ones counted once."""
     if model.engine is not None:
         return model.engine.weight_bytes
-    return sum(parameter.nbytes for parameter in model.module.parameters())
+    integers = (buffer for layer in int_layers(model.module) for buffer in layer.buffers())
+    return sum(tensor.nbytes for tensor in (*model.module.parameters(), *integers))
 
 
 class DevicePeaks:

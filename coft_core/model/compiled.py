@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from coft_core.model.attention import Part, Prefix, forward
+from coft_core.model.int_weights import int_layers
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import first_line
 from coft_core.model.memory_fit import Fit, fit_of
@@ -283,7 +284,7 @@ def _why_eager(model: LanguageModel, fit: Fit) -> str:
     parameters = list(model.module.parameters())
     if len(model.places) > 1 or len({parameter.device for parameter in parameters}) > 1:
         return "the model is spread over several devices"
-    if model.quantization != "none":
+    if model.quantization != "none" and not int_layers(model.module):
         return f"the weights are quantised ({model.quantization})"
     if model.device.type not in ("cuda", "cpu"):
         return f"nothing faster is known for {model.device.type}"

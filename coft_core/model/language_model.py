@@ -16,6 +16,7 @@ from transformers.integrations.accelerate import load_offloaded_parameter
 
 from coft_core.errors import InvalidInputError
 from coft_core.model.engine import Engine
+from coft_core.model.int_weights import int_layers
 from coft_core.text.rendering import FORMATS, Rendering, parse_moment, rendering_label, rendering_note, thinking_switch
 from coft_core.text.turns import Frame
 
@@ -230,7 +231,10 @@ class LanguageModel:
         if self.engine is not None:
             return self.engine.parameter_count
         count = getattr(self.module, "num_parameters", None)
-        return int(count()) if count is not None else sum(p.numel() for p in self.module.parameters())
+        plain = int(count()) if count is not None else sum(p.numel() for p in self.module.parameters())
+        return plain + sum(
+            layer.out_features * layer.in_features for layer in int_layers(self.module) if not layer.repeats
+        )
 
     def arbitrary_tokens(self, rows: int, length: int, seed: int = 0) -> Tensor:
         """Token ids to probe the module with, ``(R, L)`` on the host."""

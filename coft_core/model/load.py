@@ -92,7 +92,8 @@ def load_model(
         offload_folder: Where weights on the disk are written if their file cannot be read in place.
         tensor_parallel: Devices over which each matrix is split; the program must be started by ``torchrun`` with as
             many processes, which all load the model and run it with the same tokens.
-        quantization: ``"none"``, ``"8bit"`` (torchao, weights only) or ``"4bit"`` (bitsandbytes, NF4).
+        quantization: ``"none"``, ``"8bit"`` or ``"4bit"``: on a processor integers that PyTorch's own operators
+            multiply by bfloat16 rows, on a GPU torchao's 8 bits (weights only) or bitsandbytes' NF4.
         prefill_tokens: Tokens, over all rows, that one forward reads at most.
         packed_bytes: On a CPU the weights of linear layers are held a second time, in the order in which one or two
             rows are multiplied fastest, unless they are larger than this; 0 never does.
@@ -214,8 +215,6 @@ def _checked(
     require_same_vocabulary(name, len(tokenizer), vocabulary)
     if chat and not tokenizer.chat_template:
         raise ModelLoadError(f"{name!r} has no chat template; load it with chat=False.")
-    # The digest is taken before the first forward: bitsandbytes rearranges 4-bit weights for the processor then, and
-    # reading its state afterwards puts scales in the wrong places (seen with 0.50.2).
     told(LoadingPhase.DIGEST)
     digest = weights_digest(module)
     told(LoadingPhase.WARM_UP)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from coft_core.model.int_weights import int_text
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import first_line
 from coft_core.model.placement import ROWS, packed_product, packed_weights, packs_single_rows, why_not_packed
@@ -82,7 +83,9 @@ def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
 
 
 def weights_text(model: LanguageModel) -> str:
-    """``"weights packed"``, or on a CPU ``"weights plain (<why>)"`` where packing was tried; else empty."""
+    """``"weights packed"``, the bits of quantised ones, or why those that a CPU holds are plain; else empty."""
+    if integers := int_text(model.module):
+        return integers
     if packed_bytes(model.module):
         return "weights packed"
     reason = model.finding(_KEPT_AS)

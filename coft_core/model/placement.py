@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from coft_core.errors import ModelLoadError
+from coft_core.model.int_weights import METHOD, IntWeights
 
 PACKED_TYPES = (torch.float32, torch.bfloat16)
 """Number types for which oneDNN has an order of its own for weights."""
@@ -79,7 +80,8 @@ def multiplies_bfloat16() -> bool:
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 """Ways in which accelerate can work a device map out by itself."""
 
-QUANTIZATIONS = ("none", "8bit", "4bit")
+BITS = {"8bit": 8, "4bit": 4}
+QUANTIZATIONS = ("none", *BITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class Placement:
         """What ``from_pretrained`` takes for this placement of the model of a name and a configuration."""
         device_map = self._device_map()
         device = _device(self.device)
-        dtype = _dtype(self.dtype, device, config)
+        integers = self.quantization != "none" and _only_processor(device, device_map)
+        dtype = self._integers_dtype() if integers else _dtype(self.dtype, device, config)
         if self.tensor_parallel > 1:
             return {"dtype": dtype, "distributed_config": self._distributed(device_map)}
         arguments: dict[str, Any] = {"dtype": dtype, "device_map": device_map or {"": device}}
@@ -107,7 +110,8 @@ class Placement:
         if self.offload_folder:
             arguments["offload_folder"] = self.offload_folder
         if self.quantization != "none":
-            arguments["quantization_config"] = self._quantizer(name, config, dtype)
+            self._require_whole_weights(name, config)
+            arguments["quantization_config"] = self._integers(device_map) if integers else self._quantizer(dtype)
         return arguments
 
     def _device_map(self) -> str | dict[str, int | str] | None:
@@ -146,16 +150,33 @@ class Placement:
 
         return DistributedConfig(tp_size=self.tensor_parallel)
 
-    def _quantizer(self, name: str, config: Any, dtype: torch.dtype) -> Any:
-        """Only weights are quantised, so that no branch's logits depend on what else is in its batch.
-
-        8 bits are torchao's weight-only form, and 4 bits the NF4 of bitsandbytes (Dettmers et al. 2023, QLoRA), whose
-        8-bit form takes out columns of activations by what the whole batch holds.
-        """
+    def _require_whole_weights(self, name: str, config: Any) -> None:
         if self.quantization not in QUANTIZATIONS:
             raise ModelLoadError(f"{self.quantization!r} is no quantization; use one of {', '.join(QUANTIZATIONS)}.")
         if (stored := checkpoint_quantization(config)) is not None:
             raise ModelLoadError(f"{name!r} is quantised already ({stored}); load it with quantization='none'.")
+
+    def _integers(self, device_map: object) -> IntWeights:
+        if device_map is not None:
+            raise ModelLoadError(
+                "Quantised weights are held whole in a processor's memory; leave the device map out, or use a GPU."
+            )
+        return IntWeights(BITS[self.quantization])
+
+    def _integers_dtype(self) -> torch.dtype:
+        if self.dtype != "auto" and _floating(self.dtype) is not torch.bfloat16:
+            raise ModelLoadError(
+                f"On a processor, quantised weights are multiplied by bfloat16 numbers and not by {self.dtype}; leave "
+                "the type at 'auto', or load the model with quantization='none'."
+            )
+        return torch.bfloat16
+
+    def _quantizer(self, dtype: torch.dtype) -> Any:
+        """On a GPU; only weights are quantised, so that no branch's logits depend on what else is in its batch.
+
+        8 bits are torchao's weight-only form, and 4 bits the NF4 of bitsandbytes (Dettmers et al. 2023, QLoRA), whose
+        8-bit form takes out columns of activations by what the whole batch holds.
+        """
         if self.quantization == "8bit":
             _require("torchao", "8-bit weights")
             weights_only: Any = importlib.import_module("torchao.quantization").Int8WeightOnlyConfig
@@ -175,6 +196,8 @@ def checkpoint_quantization(config: Any) -> str | None:
     if declared is None:
         return None
     settings: dict[str, Any] = declared if isinstance(declared, dict) else declared.to_dict()
+    if settings.get("quant_method") == METHOD:
+        return f"{settings['bits']}-bit"
     if settings.get("load_in_4bit"):
         return "4-bit"
     if settings.get("load_in_8bit") or "Int8WeightOnly" in str(settings.get("quant_type")):
@@ -202,6 +225,14 @@ def places(module: Any, tensor_parallel: int = 1) -> tuple[str, ...]:
     spread: Mapping[str, Any] = getattr(module, "hf_device_map", None) or {"": input_device(module)}
     names = [str(place) if place == "disk" else _named(place) for place in spread.values()]
     return tuple(dict.fromkeys(names))
+
+
+def _only_processor(device: torch.device, device_map: str | Mapping[str, int | str] | None) -> bool:
+    """Whether a model that is placed like this uses no accelerator."""
+    if isinstance(device_map, str):
+        return not torch.cuda.is_available()
+    places = [device] if device_map is None else [place for place in device_map.values() if place != "disk"]
+    return all(_named(place).startswith("cpu") for place in places)
 
 
 def _explicit(device_map: str | Mapping[str, int | str]) -> dict[str, int | str]:
@@ -255,6 +286,10 @@ def _dtype(dtype: str | torch.dtype, device: torch.device, config: Any) -> torch
         stored = getattr(config.get_text_config(decoder=True), "dtype", None) or getattr(config, "dtype", None)
         native = device.type == "cuda" or (stored is torch.bfloat16 and multiplies_bfloat16())
         return torch.bfloat16 if native else torch.float32
+    return _floating(dtype)
+
+
+def _floating(dtype: str | torch.dtype) -> torch.dtype:
     chosen = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
         raise ModelLoadError(f"{dtype!r} is no floating type; use 'auto', 'float32', 'bfloat16' or 'float16'.")

@@ -161,9 +161,10 @@ def require_offsets(name: str, tokenizer: Any) -> None:
 def output_width(name: str, module: Any) -> int:
     """The number of tokens that a model's logits are over."""
     head = module.get_output_embeddings()
-    if getattr(head, "weight", None) is None:
+    width = getattr(head, "out_features", None)
+    if width is None and getattr(head, "weight", None) is None:
         raise ModelLoadError(f"{name!r} has no head that gives logits over tokens; choose a causal language model.")
-    return int(head.weight.shape[0])
+    return int(width or head.weight.shape[0])
 
 
 def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:

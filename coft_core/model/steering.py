@@ -67,7 +67,7 @@ def _at(parent: Any, path: str) -> Any:
 def _inputs(projection: Any) -> int:
     # GPT-2 keeps its projections transposed, as (inputs, outputs).
     transposed = type(projection).__name__ == "Conv1D"
-    return int(projection.weight.shape[0 if transposed else 1])
+    return int(projection.weight.shape[0] if transposed else projection.in_features)
 
 
 FORMAT = 1
