@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from annotated_types import Ge, Le
@@ -169,6 +170,13 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = (_sentence(str(wrong["loc"][0]), wrong["input"], given) for wrong in error.errors())
             raise WrongSettingsError("\n".join(lines)) from None
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The usual model and those that are listed by name, without folders and organisations of a hub."""
+        listed = (part.strip() for part in self.models.split(","))
+        named = (part for part in listed if part and not part.endswith("/") and not Path(part).is_absolute())
+        return tuple(dict.fromkeys((self.model, *named)))
 
     @property
     def largest_body(self) -> int:

@@ -37,10 +37,9 @@ from app.shared.settings_rail import (
     StoredChoices,
     as_kept,
     control_values,
-    default_calibration,
     kept_settings,
-    known_policy,
     settings_from,
+    usual_settings,
 )
 from app.shared.wiring import Services
 from coft_core.controls.result import Controls
@@ -84,8 +83,7 @@ class AuditHandlers(SettingsHandlers):
             preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
             return self._opened(event, draft_message(request, draft.notes, preview), request.settings, stored)
         if event.session is None:
-            calibration_id = default_calibration(stored.calibrations, event.calibration)
-            settings = AuditSettings(policy=known_policy(event.policy), calibration_id=calibration_id)
+            settings = usual_settings(stored, event.calibration, event.policy)
             return self._opened(event, {"kind": "blank"}, settings, stored)
         view = self._audits.view(int(event.session), event.branch)
         return self._opened(event, session_message(view), view.settings, stored)

@@ -8,7 +8,6 @@ from app.audit.handlers import AuditHandlers, BranchHandlers, RereadingHandlers
 from app.audit.panel import prompt_events, wire_settings
 from app.audit.service import AuditService
 from app.report.panel import place_downloads
-from app.shared.audits import AuditSettings
 from app.shared.components import place
 from app.shared.events import EVENT, GENERATING, MULTIPLE, On, wire
 from app.shared.settings_rail import CHANGED, SettingsRail, settings_rail
@@ -84,7 +83,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             elem_classes=["coft", "foot"],
         )
         with gr.Column(elem_classes=["rail"], min_width=0):
-            rail = settings_rail(AuditSettings(), services[AuditService].masked_families)
+            rail = settings_rail(services.settings, services[AuditService].masked_families)
     place_downloads(services)
     app.load(None, rail.inputs, None, js=CHANGED)
     wire(editor, prompt_events(handlers, editor, rail), MULTIPLE)

@@ -28,13 +28,13 @@ from app.shared.settings_rail import (
     as_kept,
     calibration_note,
     control_values,
-    default_calibration,
     group_menu,
     layout_from,
     method_note,
     settings_from,
     settings_rail,
     updates_from,
+    usual_settings,
     without_parameters,
 )
 from app.shared.wiring import Services
@@ -73,6 +73,7 @@ class SettingsHandlers:
         self._calibrations = services[CalibrationService]
         self._user_lists = services[UserListService]
         self._tunings = services[TuningService]
+        self._model = services.settings.model
 
     @shown_to(READ)
     def detect(self, event: gr.EventData, *values: object) -> str:
@@ -161,7 +162,9 @@ class SettingsHandlers:
 
     def stored(self) -> StoredChoices:
         """What the store offers the rail today."""
-        return StoredChoices(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+        return StoredChoices(
+            self._calibrations.list(), self._user_lists.list(), self._audits.masked_families, self._model
+        )
 
     def updates(self, settings: AuditSettings, stored: StoredChoices, kept: object = None) -> list[object]:
         """Updates that make the controls show settings, with what was typed before a reload."""
@@ -194,16 +197,11 @@ class DraftHandlers(SettingsHandlers):
         super().__init__(services)
         self._library = services[SessionLibrary]
 
-    @staticmethod
-    def usual(stored: StoredChoices) -> AuditSettings:
-        """The settings that a page begins with."""
-        return AuditSettings(calibration_id=default_calibration(stored.calibrations, None))
-
     def begun(self, event: gr.EventData) -> list[object]:
         """The message that fills the page, and updates of the rail's controls."""
         stored = self.stored()
         if event.session is None:
-            usual = self.usual(stored)
+            usual = usual_settings(stored)
             blank = packed(event, {"kind": "blank", "settings": control_values(usual, stored)})
             updates = zip(FIELDS, self.updates(usual, stored), strict=True)
             # The other controls show the defaults already, and may have been moved since the page was asked for.
@@ -216,13 +214,13 @@ class DraftHandlers(SettingsHandlers):
         return [packed(event, message), *self.updates(request.settings, stored)]
 
 
-def folded_settings(services: Services, name: str, defaults: AuditSettings) -> SettingsRail:
+def folded_settings(services: Services, name: str, defaults: AuditSettings | None = None) -> SettingsRail:
     """Place the settings of an audit, folded into one line that sums them up."""
     with (
         gr.Accordion("Settings", open=False, elem_classes=["fold", "settings-fold"], elem_id=f"{name}-settings"),
         gr.Column(elem_classes=["rail"], min_width=0),
     ):
-        return settings_rail(defaults, services[AuditService].masked_families)
+        return settings_rail(services.settings, services[AuditService].masked_families, defaults)
 
 
 def message_wire(name: str, script: str) -> gr.HTML:

@@ -45,7 +45,7 @@ from app.prompts.form import (
 from app.prompts.sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.report.panel import place_downloads
 from app.report.service import EXPORTS, ReportService
-from app.shared.audits import AuditSettings, CalibrationRequest
+from app.shared.audits import CalibrationRequest
 from app.shared.charts import plain_layout
 from app.shared.components import chart, hint, markup, place
 from app.shared.errors import ServiceError
@@ -59,10 +59,9 @@ from app.shared.settings_rail import (
     CHANGED,
     SettingsRail,
     control_values,
-    default_calibration,
-    known_policy,
     settings_from,
     updates_from,
+    usual_settings,
 )
 from app.shared.web import topbar
 from app.shared.wiring import Services
@@ -171,12 +170,8 @@ class BatchFormHandlers:
         """The settings that a new batch begins with: the usual ones, under the asked-for calibration and policy."""
         calibration = str(request.query_params.get("calibration", ""))
         stored = self.settings.stored()
-        settings = AuditSettings(
-            policy=known_policy(request.query_params.get("policy")),
-            calibration_id=default_calibration(
-                stored.calibrations, int(calibration) if calibration.isdigit() else None
-            ),
-        )
+        asked = int(calibration) if calibration.isdigit() else None
+        settings = usual_settings(stored, asked, request.query_params.get("policy"))
         return updates_from(control_values(settings, stored), stored)
 
     @shown_to(READ)
@@ -378,7 +373,7 @@ def new_batch(services: Services, handlers: BatchFormHandlers) -> NewBatch:
         with gr.Row(elem_classes=["go"]):
             check = gr.Button("Check and estimate", interactive=False, elem_id="check")
             run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
-    rail = folded_settings(services, "batch", AuditSettings())
+    rail = folded_settings(services, "batch")
     return NewBatch(part, fields, rail, check, run, estimate)
 
 

@@ -13,11 +13,12 @@ from gradio.components import Component
 
 from app.prompts.form import SOURCES
 from app.prompts.words import family_choices, list_choices
+from app.settings import Settings
 from app.shared.audits import CALIBRATING, FAMILY_NAMES, CalibrationRequest
 from app.shared.components import hint, markup, upload
 from app.shared.decoding import FRAMED, SAMPLED
 from app.shared.markup import laid_out
-from app.shared.settings_rail import frame_settings, prompt_format, setting_control, terms
+from app.shared.settings_rail import frame_settings, model_menu, prompt_format, setting_control, terms
 from coft_core.types import FAMILIES
 
 SHARES = tuple(f"share_{family}" for family in FAMILIES)
@@ -181,10 +182,10 @@ class CalibrationForm:
         return [self.boxes[name] for name in BOXES]
 
 
-def calibration_form(families: tuple[str, ...]) -> CalibrationForm:
+def calibration_form(server: Settings, families: tuple[str, ...]) -> CalibrationForm:
     """Place the controls with their defaults; ``families`` are those that are masked."""
     form = CalibrationForm()
-    _first(form)
+    _first(form, server)
     folds: tuple[tuple[str, str, Callable[[], None]], ...] = (
         ("Mask", "mask", lambda: _mask(form, families)),
         ("Estimator and positions", "estimator", lambda: _estimator(form)),
@@ -209,13 +210,11 @@ def _put(form: CalibrationForm, *names: str, **how: Any) -> None:
             form.boxes[name] = form.controls[name]
 
 
-def _first(form: CalibrationForm) -> None:
+def _first(form: CalibrationForm, server: Settings) -> None:
     put = form.controls
     with gr.Row(elem_classes=["twin"]):
         put["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, min_width=0)
-        put["model"] = gr.Dropdown(
-            [("demo, embedded", "demo")], value=USUAL.model, label="Model", allow_custom_value=True, min_width=0
-        )
+        put["model"] = model_menu(server, min_width=0)
     put["source"] = gr.Radio(
         SOURCES, value=USUAL.source, label="Contexts come from", elem_classes=["stacked"], elem_id="source"
     )

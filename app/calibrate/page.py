@@ -228,7 +228,7 @@ def _form(app: gr.Blocks, services: Services) -> JobPart:
     part = prompt_part(prompts)
     with gr.Column(elem_classes=["group"], elem_id="settings"):
         markup('<div class="bar"><h2>Settings</h2></div>')
-        form = calibration_form(services[AuditService].masked_families)
+        form = calibration_form(services.settings, services[AuditService].masked_families)
     with gr.Column(elem_classes=["group"], elem_id="go"):
         markup("<h2>Before you run</h2>")
         with gr.Row(elem_classes=["go"]):

@@ -387,7 +387,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             with gr.Column(elem_classes=["cmp-new"]):
                 editor = span_editor()
             sets = set_controls(services)
-            usual = AuditSettings()
+            usual = AuditSettings(model=services.settings.model)
             fields = [(*field, getattr(usual, field[0])) for field in SHARED]
             markup(from_file("compare/setup.html", shared=fields), "cmp-setup")
         opened = place("compare/set_stage.html", SET_SCRIPT, "compared-set")

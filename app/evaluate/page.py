@@ -31,6 +31,7 @@ from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.table_service import TableRequest, TableService, items_of
 from app.evaluate.tables import Column, Table
 from app.jobs.watch import JobWatch, job_part, run_buttons, wire_job
+from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.components import chart, hint, listing, markup
 from app.shared.decoding import FRAMED
@@ -40,7 +41,7 @@ from app.shared.glossary import explained_titles
 from app.shared.markup import laid_out as template
 from app.shared.markup import scrolled
 from app.shared.needs import EXPORT, READ, needs
-from app.shared.settings_rail import frame_settings, prompt_format
+from app.shared.settings_rail import frame_settings, model_menu, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from coft_core.model.load import DEMO
@@ -339,7 +340,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             "quality. Open any item as an audit.</p></div>"
         )
         with gr.Row(elem_classes=["asked"]):
-            form = _form(named)
+            form = _form(named, services.settings)
         jobs = form.jobs
         result = _result()
         with gr.Column(elem_classes=["group"]):
@@ -407,7 +408,7 @@ def _wire_tables(
     downloaded(written, "experiment-file")
 
 
-def _form(named: ExperimentHandlers) -> SimpleNamespace:
+def _form(named: ExperimentHandlers, server: Settings) -> SimpleNamespace:
     with gr.Column(elem_classes=["group"]):
         markup("<h2>What to run</h2>")
         experiment = gr.Dropdown(
@@ -432,7 +433,7 @@ def _form(named: ExperimentHandlers) -> SimpleNamespace:
             )  # fmt: skip
     with gr.Column(elem_classes=["group"]):
         markup("<h2>With which methods</h2>")
-        model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
+        model = model_menu(server)
         given = gr.Textbox(
             "", label="What its methods need", placeholder="cda.checkpoint=FOLDER, dexperts.expert=FOLDER", max_lines=1,
             visible=False, elem_id="given",

@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from app.prompts.words import family_choices, list_choices
+from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView, SettingsFit
 from app.shared.calibration_words import (
     ALL_GROUPS,
@@ -26,6 +27,7 @@ from app.shared.markup import html, laid_out
 from app.shared.planning import policy_of
 from app.shared.policies import KNOWN_POLICIES, fitted, info_of, parameters_from, parameters_text
 from coft_core.conformal.groups import GroupSummary
+from coft_core.model.load import DEMO
 from coft_core.types import FAMILIES
 from db.user_lists import UserListRecord
 
@@ -45,11 +47,12 @@ SINGLE = "single"
 
 @dataclass(frozen=True, slots=True)
 class StoredChoices:
-    """What the store offers for a choice today, and the families that are masked unless settings say otherwise."""
+    """What the store offers for a choice today, and the families and the model that are usual here."""
 
     calibrations: tuple[CalibrationSummary, ...]
     user_lists: tuple[UserListRecord, ...]
     families: tuple[str, ...]
+    model: str = DEMO
 
 
 def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSettings:
@@ -157,12 +160,22 @@ def group_menu(groups: Sequence[GroupSummary], wanted: str | None) -> gr.Dropdow
     return gr.Dropdown(choices, value=known, visible=bool(groups))
 
 
-def default_calibration(calibrations: tuple[CalibrationSummary, ...], wanted: int | None) -> int | None:
-    """The asked-for calibration, else the embedded one, else none."""
-    ids = [item.id for item in calibrations]
-    if wanted in ids:
-        return wanted
-    return next((item.id for item in calibrations if item.embedded), None)
+def usual_settings(stored: StoredChoices, calibration: int | None = None, policy: object = None) -> AuditSettings:
+    """What a page begins with: the asked-for calibration and policy, else the newest calibration of the usual model."""
+    asked = [item for item in stored.calibrations if item.id == calibration]
+    of_model = [item for item in stored.calibrations if item.model == stored.model]
+    chosen = (asked or [item for item in of_model if item.embedded] or of_model or [None])[0]
+    return AuditSettings(
+        model=chosen.model if asked and chosen else stored.model,
+        policy=known_policy(policy),
+        calibration_id=chosen.id if chosen else None,
+    )
+
+
+def model_menu(settings: Settings, **how: Any) -> gr.Dropdown:
+    """The menu of models: the embedded one and those of the server's settings; another name may be typed."""
+    choices = [("demo, embedded", DEMO), *((name, name) for name in settings.model_names if name != DEMO)]
+    return gr.Dropdown(choices, value=settings.model, label="Model", allow_custom_value=True, **how)
 
 
 def known_policy(asked: object) -> str:
@@ -230,13 +243,12 @@ class SettingsRail:
 FOLDS = {"sampling": "Sampling", "masking": "Masking", "prompt": "Prompt format", "length": "Length and seed"}
 
 
-def settings_rail(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
+def settings_rail(server: Settings, families: tuple[str, ...], defaults: AuditSettings | None = None) -> SettingsRail:
     """Place the controls with their defaults; ``families`` are those that are masked."""
+    defaults = defaults or AuditSettings()
     place("shared/railhead.html", "coft.frame.rail(element)")
     put: dict[str, Component] = {}
-    put["model"] = gr.Dropdown(
-        [("demo, embedded", "demo")], value=defaults.model, label="Model", allow_custom_value=True
-    )
+    put["model"] = model_menu(server)
     model_note = _note()
     method_note = _method(put, defaults)
     tuned_note = _under("tuned-note")

@@ -11,7 +11,6 @@ import gradio as gr
 
 from app.audit.panel import DraftHandlers, folded_settings, message_wire, prompt_events, wire_settings
 from app.prompts.words import Message, spans_from
-from app.shared.audits import AuditSettings
 from app.shared.components import place
 from app.shared.events import (
     GENERATING,
@@ -33,6 +32,7 @@ from app.shared.settings_rail import (
     control_values,
     kept_settings,
     settings_from,
+    usual_settings,
     without_parameters,
 )
 from app.shared.web import span_editor, topbar
@@ -73,7 +73,7 @@ class SwapHandlers(DraftHandlers):
             message = {"kind": "stored", "form": form, "result": shown_result}
             values = form["values"] if values is None else values
         stored = self.stored()
-        settings = kept_settings(values, self.usual(stored))
+        settings = kept_settings(values, usual_settings(stored))
         message["settings"] = as_kept(control_values(settings, stored), values)
         return [packed(event, message), *self.updates(settings, stored, values)]
 
@@ -160,7 +160,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
         with gr.Row(elem_classes=["beside-prompt"]):
             with gr.Column(min_width=0, elem_classes=["group"]):
                 editor = span_editor()
-                rail = folded_settings(services, "swap", AuditSettings())
+                rail = folded_settings(services, "swap")
                 # The length of the chains is chosen beside the button that runs them.
                 rail.controls["max_new_tokens"].visible = False
             with gr.Column(min_width=0):

@@ -16,7 +16,7 @@ from app.shared.calibration_words import (
     calibration_status,
     difference_text,
 )
-from app.shared.settings_rail import FIELDS, SINGLE, StoredChoices, control_values, settings_from
+from app.shared.settings_rail import FIELDS, SINGLE, StoredChoices, control_values, settings_from, usual_settings
 from app.shared.wiring import Services
 from tests.browser import Seeded
 from tests.records import drift_report
@@ -112,3 +112,17 @@ def test_one_attribute_alone_is_a_joint_mask_of_that_family(services):
     assert settings.mask_hint is None
     again = dict(zip(FIELDS, control_values(settings, stored), strict=True))
     assert (again["mask"], again["attribute"], again["masked_families"]) == (SINGLE, "religion", ["gender", "age"])
+
+
+def test_pages_begin_with_the_servers_model_and_with_a_calibration_of_that_model_only(services):
+    calibrations = services[CalibrationService].list()
+    first = calibrations[0]
+    beginning = {
+        model: usual_settings(StoredChoices(calibrations, (), ("gender",), model)) for model in (first.model, "other")
+    }
+    assert (beginning[first.model].model, beginning["other"].model) == (first.model, "other")
+    chosen = {item.id: item.model for item in calibrations}
+    assert chosen[beginning[first.model].calibration_id] == first.model
+    assert beginning["other"].calibration_id is None
+    asked = usual_settings(StoredChoices(calibrations, (), ("gender",), "other"), first.id)
+    assert (asked.model, asked.calibration_id) == (first.model, first.id)
