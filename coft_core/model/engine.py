@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -60,5 +60,5 @@ class Engine(Protocol):
     def open_rows(self, tokens: RowTokens) -> Rows:
         """Rows with these tokens; nothing is read yet."""
 
-    def read(self, ids: Tensor, begin: int = 0) -> Tensor:
-        """Logits after each token from a column on, ``(R, L)`` to ``(R, L - begin, V)``."""
+    def read(self, ids: Tensor, begin: int = 0) -> Iterator[Tensor]:
+        """Logits after each token of ``(R, L)`` from a column on, some columns at a time, ``(R, w, V)`` each."""

@@ -411,9 +411,10 @@ def _by_engine(engine: Engine, layout: _Layout) -> Iterator[Chunk]:
     for item in range(layout.items):
         index = [n for n, owner in enumerate(layout.owners) if owner == item]
         columns = [layout.columns[n] for n in index]
-        rows = layout.ids[item * layout.branches : (item + 1) * layout.branches, : max(columns) + 1]  # (B, w)
-        logits = engine.read(rows, min(columns))  # (B, w - begin, V)
-        yield torch.tensor(index), logits[:, [column - min(columns) for column in columns]].transpose(0, 1)
+        rows = layout.ids[item * layout.branches : (item + 1) * layout.branches, : columns[-1] + 1]  # (B, L)
+        for logits in engine.read(rows, columns[0]):  # (B, w, V)
+            yield torch.tensor(index[: logits.shape[1]]), logits.transpose(0, 1)
+            index = index[logits.shape[1] :]
 
 
 def _pick(states: Tensor, layout: _Layout, start: int, stop: int) -> tuple[Tensor, Tensor]:

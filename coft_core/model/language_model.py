@@ -245,7 +245,7 @@ class LanguageModel:
     def plain_logits(self, ids: Tensor) -> Tensor:
         """Logits of rows of one length, read again in one forward without a cache, ``(R, L)`` to ``(R, L, V)``."""
         if self.engine is not None:
-            return self.engine.read(ids)
+            return torch.cat(list(self.engine.read(ids)), dim=1)
         logits: Tensor = self.module(input_ids=ids.to(self.device), use_cache=False).logits
         return logits
 

@@ -6,8 +6,9 @@ import ctypes
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -21,6 +22,8 @@ from coft_core.model.slots import RowTokens, capacity_for
 
 BATCH = 512
 """Tokens that are handed over at a time, and read in one pass."""
+PIECE = 1 << 25
+"""Logits that are held at a time where a text is read again."""
 WHOLE = ("all F32", "F16", "BF16")
 """How llama.cpp calls weights that are not quantised."""
 F32, F16 = 0, 1
@@ -107,14 +110,19 @@ class LlamaEngine:
         """Rows with these tokens; nothing is read yet."""
         return LlamaRows(self, tokens)
 
-    def read(self, ids: Tensor, begin: int = 0) -> Tensor:
-        """Logits after each token from a column on, ``(R, L)`` to ``(R, L - begin, V)``."""
-        context = Context(self, ids.shape[1], 1)
-        rows = []
-        for row in ids.tolist():
-            context.forget(0, 0)
-            rows.append(context.read([(0, place, token, place >= begin) for place, token in enumerate(row)]))
-        return torch.stack(rows)
+    def read(self, ids: Tensor, begin: int = 0) -> Iterator[Tensor]:
+        """Logits after each token of ``(R, L)`` from a column on, some columns at a time, ``(R, w, V)`` each."""
+        rows, length = ids.shape
+        context = Context(self, rows * length, rows)
+        shared = int((ids == ids[0]).all(0).long().cumprod(0).sum()) if rows > 1 else 0
+        done = context.read_shared(ids[0].tolist(), min(shared, begin), rows)
+        width = max(1, PIECE // (rows * self.vocabulary_size))
+        starts = [*([done] if done < begin else []), *range(begin, length, width)]
+        for start, stop in pairwise([*starts, length]):
+            wanted, columns = start >= begin, range(start, stop)
+            logits = context.read([(row, at, int(ids[row, at]), wanted) for row in range(rows) for at in columns])
+            if wanted:
+                yield logits.view(rows, len(columns), -1)
 
 
 class Context:
@@ -167,9 +175,14 @@ class Context:
         """Forget a sequence from a position on; False where the model's layers cannot be cut."""
         return bool(self.api.llama_memory_seq_rm(self._memory, sequence, position, -1))
 
-    def share(self, source: int, sequence: int) -> None:
-        """Have a sequence begin with all tokens of another, held once."""
-        self.api.llama_memory_seq_cp(self._memory, source, sequence, -1, -1)
+    def read_shared(self, row: Sequence[int], length: int, rows: int) -> int:
+        """Have so many sequences begin with the first tokens of a row, read and held once; gives their number back."""
+        if rows < 2 or length < 1:
+            return 0
+        self.read([(0, position, row[position], False) for position in range(length)])
+        for sequence in range(1, rows):
+            self.api.llama_memory_seq_cp(self._memory, 0, sequence, -1, -1)
+        return length
 
     def copy_into(self, other: Context, sequence: int, place: int) -> None:
         """Copy a sequence's keys and values to a place in another context."""
@@ -206,7 +219,8 @@ class LlamaRows:
         self._reserve()
         context = self._opened()
         if not any(self._held):
-            self._read_shared(context, rows)
+            self.shared_length = context.read_shared(rows[0], self._tokens.shared(), len(rows))
+            self._held = [self.shared_length] * len(rows)
         if all(held == len(row) for held, row in zip(self._held, rows, strict=True)):
             self.cut()
         pending = [
@@ -270,15 +284,6 @@ class LlamaRows:
             if held[place]:
                 source.copy_into(context, row, place)
         self._held = list(held)
-
-    def _read_shared(self, context: Context, rows: Sequence[Sequence[int]]) -> None:
-        """Read what all rows begin with once."""
-        if len(rows) < 2 or not (shared := self._tokens.shared()):
-            return
-        context.read([(0, position, rows[0][position], False) for position in range(shared)])
-        for place in range(1, len(rows)):
-            context.share(0, place)
-        self._held, self.shared_length = [shared] * len(rows), shared
 
 
 def file_digest(path: Path) -> str:

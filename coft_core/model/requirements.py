@@ -238,7 +238,7 @@ def _why_not_stepped(model: LanguageModel) -> str:
         # What an architecture that was not made for it raises is known only by trying.
         if isinstance(error, CoftError) or out_of_memory(error):
             raise
-        if fit.state not in fit.accepts:
+        if model.engine is None and fit.state not in fit.accepts:
             return takes_none
         return f"it fails when it goes on from what it keeps ({type(error).__name__}: {first_line(error)})"
     return "" if agree else "from what it keeps of earlier tokens it gives other logits than from the whole text"

@@ -75,6 +75,17 @@ def test_forced_scores_equal_those_of_the_transformers_engine(served, local):
     assert [step.log_p_fused for step in theirs] == pytest.approx([step.log_p_fused for step in ours], abs=1e-3)
 
 
+def test_a_text_that_is_read_in_pieces_has_the_same_logits(served, monkeypatch):
+    ids = served.arbitrary_tokens(2, 9, seed=7)
+    ids[1, :4] = ids[0, :4]
+    whole = served.plain_logits(ids)
+    monkeypatch.setattr("coft_core.model.llama_engine.PIECE", 4 * served.vocabulary_size)
+    for begin in (0, 2, 6):
+        pieces = list(served.engine.read(ids, begin))
+        assert max(piece.shape[1] for piece in pieces) == 2
+        torch.testing.assert_close(torch.cat(pieces, dim=1), whole[:, begin:], atol=1e-4, rtol=0)
+
+
 def test_a_quantised_file_names_its_precision_and_has_another_digest(folder, served):
     quantised = cc.load_model(str(folder / "Q4_0" / "demo.gguf"))
     assert quantised.quantization == "Q4_0"
