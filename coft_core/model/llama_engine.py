@@ -20,6 +20,10 @@ from torch import Tensor
 from coft_core.errors import ModelLoadError
 from coft_core.model.slots import RowTokens, capacity_for
 
+Place = tuple[int, int, int, bool]
+"""A token to read: its sequence, position and id, and whether the logits after it are wanted."""
+SEQUENCES = 256
+"""Sequences of one context at most, by llama.cpp's own limit."""
 BATCH = 512
 """Tokens that are handed over at a time, and read in one pass."""
 PIECE = 1 << 25
@@ -112,6 +116,10 @@ class LlamaEngine:
 
     def read(self, ids: Tensor, begin: int = 0) -> Iterator[Tensor]:
         """Logits after each token of ``(R, L)`` from a column on, some columns at a time, ``(R, w, V)`` each."""
+        if len(ids) > SEQUENCES:
+            parts = [self.read(some, begin) for some in ids.split(SEQUENCES)]
+            yield from (torch.cat(pieces) for pieces in zip(*parts, strict=True))
+            return
         rows, length = ids.shape
         context = Context(self, rows * length, rows)
         shared = int((ids == ids[0]).all(0).long().cumprod(0).sum()) if rows > 1 else 0
@@ -148,8 +156,8 @@ class Context:
         finalize(self, self.api.llama_free, self._context)
         self._memory = self.api.llama_get_memory(self._context)
 
-    def read(self, tokens: Sequence[tuple[int, int, int, bool]]) -> Tensor:
-        """Read tokens as (sequence, position, id, whether logits are wanted); the wanted logits, ``(n, V)``."""
+    def read(self, tokens: Sequence[Place]) -> Tensor:
+        """Read tokens; the logits that are wanted, ``(n, V)``."""
         found = []
         for start in range(0, len(tokens), self._batch_size):
             piece = tokens[start : start + self._batch_size]
@@ -177,7 +185,7 @@ class Context:
 
     def read_shared(self, row: Sequence[int], length: int, rows: int) -> int:
         """Have so many sequences begin with the first tokens of a row, read and held once; gives their number back."""
-        if rows < 2 or length < 1:
+        if length < 1:
             return 0
         self.read([(0, position, row[position], False) for position in range(length)])
         for sequence in range(1, rows):
@@ -194,96 +202,103 @@ class Context:
 
 
 class LlamaRows:
-    """Rows as sequences of one context, which is replaced by a larger one when it is full."""
+    """Rows as sequences of contexts, which are replaced by larger ones when they are full."""
 
     may_join = False
 
     def __init__(self, engine: LlamaEngine, tokens: RowTokens) -> None:
         self._engine, self._tokens = engine, tokens
-        self._context: Context | None = None
+        # Row r is sequence r % SEQUENCES of context r // SEQUENCES.
+        self._contexts: list[Context] = []
         # Tokens of each row that have been read, and those of them that are held once for all.
         self._held, self.shared_length = [0] * tokens.rows, 0
 
     @property
     def size(self) -> int:
         """Bytes held."""
-        return self._context.cells * self._engine.token_bytes if self._context else 0
+        return sum(context.cells for context in self._contexts) * self._engine.token_bytes
 
     def size_after(self, count: int) -> int:
         """Bytes held when so many more tokens have been read."""
-        return self._cells(count) * self._engine.token_bytes
+        return self._tokens.rows * self._capacity(count) * self._engine.token_bytes
 
     def logits(self) -> Tensor:
         """Read what is pending, ``(R, V)``."""
         rows = self._rows()
         self._reserve()
-        context = self._opened()
         if not any(self._held):
-            self.shared_length = context.read_shared(rows[0], self._tokens.shared(), len(rows))
-            self._held = [self.shared_length] * len(rows)
+            self._read_shared(rows)
         if all(held == len(row) for held, row in zip(self._held, rows, strict=True)):
             self.cut()
-        pending = [
-            (place, position, row[position], position == len(row) - 1)
-            for place, (held, row) in enumerate(zip(self._held, rows, strict=True))
-            for position in range(held, len(row))
-        ]
         try:
-            logits = context.read(pending)
+            logits = [context.read(self._pending(place, rows)) for place, context in enumerate(self._contexts)]
         except RuntimeError:
-            self._context = None
+            self._contexts, self._held = [], [0] * len(rows)
             raise
         self._held = [len(row) for row in rows]
-        return logits
+        return torch.cat(logits)
 
     def cut(self) -> None:
         """Forget the newest token and those that are no longer there."""
-        for place, (held, row) in enumerate(zip(self._held, self._rows(), strict=True)):
-            if self._context is not None and held > len(row) - 1:
-                self._held[place] = len(row) - 1 if self._context.forget(place, len(row) - 1) else 0
-                if not self._held[place]:
-                    self._context.forget(place, 0)
+        for row, (held, written) in enumerate(zip(self._held, self._rows(), strict=True)):
+            if (left := len(written) - 1) < held:
+                context, sequence = self._contexts[row // SEQUENCES], row % SEQUENCES
+                # A recurrent layer cannot be cut: its text is read again.
+                self._held[row] = left if context.forget(sequence, left) else 0
+                if not self._held[row]:
+                    context.forget(sequence, 0)
 
     def copied(self, tokens: RowTokens) -> LlamaRows:
         """A second memory for earlier tokens of these rows."""
         copy = LlamaRows(self._engine, tokens)
-        if self._context is not None:
-            copy._take(self._context, range(tokens.rows), self._held)
-            copy.cut()
+        copy._take(self._contexts, range(tokens.rows), self._held)
+        copy.cut()
         return copy
 
     def keep(self, rows: Sequence[int], tokens: RowTokens) -> None:
         """Go on with some of the rows, whose tokens are given."""
-        before, held = self._context, [self._held[row] for row in rows]
-        self._tokens, self._context, self._held = tokens, None, [0] * tokens.rows
-        if before is not None:
-            self._take(before, rows, held)
+        before, held, self._tokens = self._contexts, [self._held[row] for row in rows], tokens
+        self._take(before, rows, held)
 
     def _rows(self) -> list[list[int]]:
         written = self._tokens.after(0).tolist()
         return [[*prompt, *tail] for prompt, tail in zip(self._tokens.prompts, written, strict=True)]
 
-    def _cells(self, count: int = 0) -> int:
-        longest = self._tokens.longest + self._tokens.generated + count
-        return self._tokens.rows * capacity_for(longest, self._engine.context_length)
+    def _pending(self, place: int, rows: Sequence[Sequence[int]]) -> list[Place]:
+        """What a context has not read yet of its rows."""
+        return [
+            (row % SEQUENCES, position, rows[row][position], position == len(rows[row]) - 1)
+            for row in range(place * SEQUENCES, min((place + 1) * SEQUENCES, len(rows)))
+            for position in range(self._held[row], len(rows[row]))
+        ]
 
-    def _opened(self) -> Context:
-        if self._context is None:
-            self._context, self._held = Context(self._engine, self._cells(), self._tokens.rows), [0] * self._tokens.rows
-        return self._context
+    def _capacity(self, count: int = 0) -> int:
+        longest = self._tokens.longest + self._tokens.generated + count
+        return capacity_for(longest, self._engine.context_length)
 
     def _reserve(self) -> None:
-        if self._context is not None and self._cells() > self._context.cells:
-            before, self._context = self._context, None
-            self._take(before, range(self._tokens.rows), self._held)
+        """Have room for the rows as they are now."""
+        cells = self._tokens.rows * self._capacity()
+        if not self._contexts or cells > sum(context.cells for context in self._contexts):
+            self._take(self._contexts, range(self._tokens.rows), self._held)
 
-    def _take(self, source: Context, rows: Iterable[int], held: Sequence[int]) -> None:
-        """Begin with what another context holds of these rows."""
-        context = self._opened()
+    def _take(self, sources: Sequence[Context], rows: Iterable[int], held: Sequence[int]) -> None:
+        """Begin with what other contexts hold of these rows."""
+        count, capacity = self._tokens.rows, self._capacity()
+        sizes = [min(SEQUENCES, count - start) for start in range(0, count, SEQUENCES)]
+        self._contexts = [Context(self._engine, size * capacity, size) for size in sizes]
+        self._held = list(held)
         for place, row in enumerate(rows):
             if held[place]:
-                source.copy_into(context, row, place)
-        self._held = list(held)
+                target = self._contexts[place // SEQUENCES]
+                sources[row // SEQUENCES].copy_into(target, row % SEQUENCES, place % SEQUENCES)
+
+    def _read_shared(self, rows: Sequence[Sequence[int]]) -> None:
+        """Read what all rows begin with once in each context."""
+        shared = self._tokens.shared() if len(rows) > 1 else 0
+        for context in self._contexts:
+            context.read_shared(rows[0], shared, context.sequences)
+        self.shared_length, self._held = shared, [shared] * len(rows)
 
 
 def file_digest(path: Path) -> str:

@@ -70,6 +70,18 @@ def test_rows_that_go_back_fork_and_lose_neighbours_equal_a_text_that_is_read_ag
     torch.testing.assert_close(batch.logits()[0], served.plain_logits(again)[0, -1], atol=1e-3, rtol=0)
 
 
+def test_more_rows_than_a_context_takes_equal_texts_that_are_read_again(served):
+    batch = BranchBatch(served, [[5, 6, 7, 8 + row] for row in range(260)])
+    batch.logits()
+    batch.append(torch.full((260,), 9))
+    again = served.plain_logits(torch.tensor([[5, 6, 7, 8 + row, 9] for row in range(260)]))[:, -1]
+    torch.testing.assert_close(batch.logits(), again, atol=1e-4, rtol=0)
+    batch.keep([2, 259])
+    batch.append(torch.tensor([3, 4]))
+    again = served.plain_logits(torch.tensor([[5, 6, 7, 10, 9, 3], [5, 6, 7, 267, 9, 4]]))[:, -1]
+    torch.testing.assert_close(batch.logits(), again, atol=1e-4, rtol=0)
+
+
 def test_forced_scores_equal_those_of_the_transformers_engine(served, local):
     theirs, ours = (cc.score(model, TEXT, " and left the room", POLICY, SPANS) for model in (served, local))
     assert [step.log_p_fused for step in theirs] == pytest.approx([step.log_p_fused for step in ours], abs=1e-3)
