@@ -84,10 +84,13 @@ def found(
         verb = "changes" if len(masked) == 1 else "change"
         return None, [(f"{marks} {verb} little in this text but the words that refer to it.", False)]
     factor, likelier = words[0].factor
-    how = f" with {marks} shown"
-    if controls is not None and controls.supports(step.index) and (family := controls.strongest(step.index)):
-        how = f" because of {marks if len(controls.families) == 1 else quoted(family.marked.word)}"
-    parts = [(f"{quoted(words[0].token)} is ", False), (f"{factor} {likelier}", True), (how, False)]
+    how, telling, family = f" with {marks} shown", True, None if controls is None else controls.strongest(step.index)
+    if controls is not None and family is not None and family.deciding:
+        telling = controls.supports(step.index)
+        if telling:
+            how = f" because of {marks if len(controls.families) == 1 else quoted(family.marked.word)}"
+    # Colour is for a finding, which a difference that comparable words make too is not.
+    parts = [(f"{quoted(words[0].token)} is ", False), (f"{factor} {likelier}", telling), (how, False)]
     if len(words) > 1:
         factor, likelier = words[1].factor
         parts.append((f", and {quoted(words[1].token)} is {factor} {likelier}", False))

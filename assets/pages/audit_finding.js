@@ -33,7 +33,7 @@ document.addEventListener("click", (event) => {
 /* ---- the finding ---- */
 /* where comparable words in the marked word's place put the probability */
 const band = (word) => (word.band ? html`<span class="band" style=${`left:${word.band[0] * 100}%;width:${(word.band[1] - word.band[0]) * 100}%`}></span>` : nothing);
-const bar = (word, view) => html`<span class=${`track ${view}`}>${band(word)}<i class="hot" style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${percent(word[view])}</b>`;
+const bar = (word, view) => html`<span class=${`track ${view}`}>${band(word)}<i class=${view === "masked" || found.sentence.some(([, strong]) => strong) ? "hot" : ""} style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${percent(word[view])}</b>`;
 const row = (word) => html`<span class="word mono">${word.t}</span><span class="pair">${bar(word, "shown")}<span class="hint">with ${found.marks}</span>${bar(word, "masked")}<span
   class="hint">with it masked</span></span>`;
 /* the words of both texts from where they part */

@@ -88,6 +88,7 @@ def test_a_finding_says_because_of_only_where_comparable_words_do_less(strongest
     for found, expected in ((controls, True), (shared, p_value < 0.03), (None, False)):
         message = finding_message("The manager", ["elderly"], [CALM, TELLING], never, found, done=True)
         assert ("because of" in message["sentence"][2][0]) is expected
+        assert message["sentence"][1][1] is (expected or found is None)
     bands = {word["t"]: word["band"] for word in message["words"]}
     assert bands == {"dismissed": None, "welcomed": None}
     message = finding_message("The manager", ["elderly"], [CALM, TELLING], never, controls, done=True)
