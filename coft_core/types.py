@@ -221,6 +221,7 @@ class Candidate:
             family's own masked branch and threshold say so; whether ``log_p_factual >= log_tau`` where only the factual
             reading certifies (:attr:`Step.certified_in`).
         refused_by: With factorized masks, the families that refuse the token.
+        at_most: The views in which the engine did not return the token, so that its log-probability is an upper bound.
     """
 
     token_id: int
@@ -230,6 +231,7 @@ class Candidate:
     log_p_fused: float
     certified: bool
     refused_by: tuple[str, ...] = ()
+    at_most: tuple[str, ...] = ()
 
     @property
     def log_joint(self) -> float:
@@ -286,6 +288,49 @@ class FamilyStep:
     state: CertificateState
 
 
+VIEWS = ("factual", "masked", "fused")
+"""The readings of a step, in the order of its figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of a step of which the engine returned only the most likely tokens.
+
+    Log-probabilities of tokens that it returned are lower ends, those of others are upper ends
+    (:attr:`Candidate.at_most`), and diagnostics are the least that they can be.
+
+    Attributes:
+        seen: Tokens that each branch returned, at least.
+        slack: By how many nats the factual, masked and fused lower ends may be exceeded.
+        undecided: Tokens, at most, that may or may not be in the certified set; 0 at a decided step.
+        exact: Whether the policy's token is certain to be the one that all tokens would have given.
+    """
+
+    seen: int
+    slack: tuple[float, float, float]
+    undecided: int
+    exact: bool
+
+    def ends(self, row: Candidate, view: str) -> tuple[float, float]:
+        """Between what a candidate's log-probability in a view lies."""
+        stated: float = getattr(row, f"log_p_{view}")
+        if view in row.at_most:
+            return -math.inf, stated
+        return stated, min(stated + self.slack[VIEWS.index(view)], 0.0)
+
+    def log_ratio(self, row: Candidate) -> float:
+        """The log ratio of a candidate that is nearest to none: it is at least that, in the same direction."""
+        (low, high), (masked_low, masked_high) = self.ends(row, "factual"), self.ends(row, "masked")
+        return max(low - masked_high, min(high - masked_low, 0.0))
+
+
+def widest_set(size: int, mass: float, bounds: Bounds | None) -> tuple[int, float]:
+    """The size and the fused probability of a certified set, at most."""
+    if bounds is None:
+        return size, mass
+    return size + bounds.undecided, 1.0 if bounds.undecided else min(mass * math.exp(bounds.slack[2]), 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One generated (or teacher-forced) token with everything that an audit shows of it.
@@ -308,6 +353,8 @@ class Step:
             by the numeric noise. None without a set, and for steps stored without it.
         set_size_high: Tokens that can be in it: those under the threshold by no more than the numeric noise too.
         noise: The bound of that noise, in nats; see :func:`coft_core.model.noise.model_noise`.
+        bounds: What is known where the engine returned only the most likely tokens; the certified set is then what is
+            certain to be in it. None where all tokens are known.
         logits: The branches' logits, if they were kept to read the step again. Steps are equal without them.
     """
 
@@ -333,7 +380,13 @@ class Step:
     set_size_low: int | None = None
     set_size_high: int | None = None
     noise: float | None = None
+    bounds: Bounds | None = None
     logits: StoredLogits | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def widest(self) -> tuple[int, float]:
+        """The size and the fused probability of the certified set, at most."""
+        return widest_set(self.set_size, self.certified_mass, self.bounds)
 
     @property
     def log_support(self) -> float:
@@ -346,8 +399,9 @@ class Step:
         Of steps stored without a range only the listed tokens are compared with the noise in nats, with factorized
         masks only the emitted one.
         """
-        if self.set_size_low is not None:
-            return self.set_size_low != self.set_size_high
+        if self.set_size_low is not None and self.set_size_high is not None:
+            undecided = self.bounds.undecided if self.bounds else 0
+            return self.set_size_high - self.set_size_low > undecided
         if self.families:
             distances = [part.log_joint - part.log_tau for part in self.families]
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
+from coft_core.types import Bounds, Candidate, Diagnostics, FamilyStep, Step
 from db.audits import branches, imported_sessions, require_calibration, sessions
 from db.database import Database
 from db.scope import in_every_project, present_project
@@ -51,6 +51,10 @@ def _families_from_json(stored: list[dict[str, Any]]) -> tuple[FamilyStep, ...]:
     return tuple(FamilyStep(**row | dict[str, Any]((name, float(row[name])) for name in numbers)) for row in stored)
 
 
+def _bounds_from_json(stored: dict[str, Any]) -> Bounds:
+    return Bounds(**stored | {"slack": tuple(stored["slack"])})
+
+
 steps = sa.Table(
     "steps",
     METADATA,
@@ -63,6 +67,7 @@ steps = sa.Table(
         diagnostics=None,
         families=sa.Column("families", Rewritten(_families_to_json, _families_from_json, absent=())),
         certified_in=sa.Column("certified_in", AnyText, nullable=False, server_default="both"),
+        bounds=sa.Column("bounds", Rewritten(asdict, _bounds_from_json)),
         # Compressed already, and far larger than the rest of the row: read only where it is asked for.
         logits=sa.LargeBinary(),
     ),
@@ -81,7 +86,11 @@ candidates = sa.Table(
     METADATA,
     sa.Column("step_id", sa.Integer, sa.ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("rank", sa.Integer, primary_key=True),
-    *columns(Candidate, refused_by=sa.Column("refused_by", Rewritten(list, tuple, absent=()))),
+    *columns(
+        Candidate,
+        refused_by=sa.Column("refused_by", Rewritten(list, tuple, absent=())),
+        at_most=sa.Column("at_most", Rewritten(list, tuple, absent=())),
+    ),
 )
 
 

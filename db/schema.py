@@ -14,11 +14,12 @@ from db.scope import ACCOUNT, SHARED
 from db.tables import METADATA, one_writer
 from db.types import StoreError
 
-VERSION = "0027"
+VERSION = "0028"
 """Of the tables; a change of them needs another one."""
 
-_ADDED: Mapping[str, tuple[str, ...]] = {"0025": ("controls",)}
-"""Tables that an earlier version of the store lacks; otherwise it is as it was."""
+_COLUMNS = ("steps.bounds", "candidates.at_most")
+_ADDED: Mapping[str, tuple[str, ...]] = {"0025": ("controls", *_COLUMNS), "0027": _COLUMNS}
+"""Tables and columns that an earlier version of the store lacks; otherwise it is as it was."""
 
 _MAKING = 0x636F6674
 
@@ -51,7 +52,13 @@ def make_tables(engine: Engine) -> None:
             return
         every_table()
         if made is not None:
-            METADATA.create_all(connection, [METADATA.tables[name] for name in _ADDED[made]], checkfirst=False)
+            for name, _, column in (added.partition(".") for added in _ADDED[made]):
+                table = METADATA.tables[name]
+                if column:
+                    kind = table.c[column].type.compile(connection.dialect)
+                    connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {column} {kind}"))
+                else:
+                    table.create(connection, checkfirst=False)
             connection.execute(update(_VERSION).values(version_num=VERSION))
             return
         METADATA.create_all(connection, checkfirst=False)

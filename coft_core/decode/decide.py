@@ -18,7 +18,7 @@ from coft_core.decode.plan import Plan
 from coft_core.decode.record import Keeper, pack_step, unpack_step
 from coft_core.errors import InvalidInputError
 from coft_core.policies.base import Past, Policy, Views
-from coft_core.policies.sampling import choose
+from coft_core.policies.bounds import bounded_views, choose_by
 from coft_core.types import Step
 
 
@@ -32,6 +32,7 @@ class StepForm:
     greedy: bool
     keeper: Keeper | None
     noise: float
+    bounded: bool = False
 
     @property
     def key(self) -> Hashable:
@@ -41,6 +42,8 @@ class StepForm:
 
     def views(self, logits: Tensor, pasts: Sequence[Past] = ()) -> Views:
         """Lines 3 to 5, fuse and certify: what the policy says of logits ``(G, B, V)``; few look at the ``pasts``."""
+        if self.bounded:
+            return bounded_views(self.policy, logits, *self.policy.threshold(self.index), self.noise)
         return self.policy.views(logits, self.index, self.branches, pasts)
 
     def tensors(
@@ -52,7 +55,7 @@ class StepForm:
         rows, ``(G, N)`` float32, and the kept logits as bytes, ``(G, M)``.
         """
         # A draw from the certified set, or the likeliest fused token where that is empty.
-        choice = choose(views.log_p_fused, views.certified, self.policy.sampling, draws, self.greedy)
+        choice = choose_by(views, self.policy.sampling, draws, self.greedy)
         emitted = choice.token_ids if forced is None else torch.where(forced < 0, choice.token_ids, forced)
         packed = pack_step(views, choice, emitted, self.noise)
         if self.keeper is None:
@@ -112,7 +115,8 @@ class NextSteps:
         """Equal where steps are one function of logits, draws and thresholds; None where they are decided alone."""
         step, *others = self.steps
         plan = step.plan
-        if others or step.forced is not None or not plan.policy.reads_rowwise:
+        bounded = plan.model.most_likely is not None
+        if others or step.forced is not None or not plan.policy.reads_rowwise or bounded:
             return None
         kept = plan.full_bytes if plan.keep_logits else None
         return (plan.policy.form, step.branches, plan.greedy, kept)
@@ -147,7 +151,8 @@ def _form(step: NextStep, logits: Tensor) -> StepForm:
     if plan.keep_logits and plan.policy.fusion_weight is not None:
         layout = Keeper.of(plan.policy, step.branches, logits[0])
         keeper = layout if layout.size <= plan.full_bytes else None
-    return StepForm(plan.policy, step.index, step.branches, plan.greedy, keeper, plan.noise.nats)
+    bounded = plan.model.most_likely is not None
+    return StepForm(plan.policy, step.index, step.branches, plan.greedy, keeper, plan.noise.nats, bounded)
 
 
 def _draws(steps: Sequence[NextStep], logits: Tensor) -> Tensor:

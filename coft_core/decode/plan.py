@@ -131,6 +131,8 @@ def plan(
     """
     if not text.strip():
         raise InvalidInputError("The prompt is empty; type at least one word.")
+    if not policy.takes_bounds:
+        model.require_all_tokens(f"The policy {policy.title}")
     if max_new_tokens < 1:
         raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
     detector = detector or default_detector()

@@ -16,7 +16,8 @@ from coft_core.errors import InvalidInputError, StoredLogitsError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.forced import ForcedItem, ForcedScorer
 from coft_core.policies.base import Policy
-from coft_core.policies.sampling import choose, keyed_uniform
+from coft_core.policies.bounds import bounded_views, choose_by
+from coft_core.policies.sampling import keyed_uniform
 from coft_core.stored_logits import StoredLogits
 from coft_core.types import Step
 
@@ -127,7 +128,7 @@ def _batches(kept: Sequence[Kept], policy: Policy) -> Iterator[list[Kept]]:
 
     def alike(one: Kept) -> Hashable:
         step, stored = one
-        return (stored.branches, stored.vocabulary_size, stored.temperature, step.noise or 0.0)
+        return (stored.branches, stored.vocabulary_size, stored.temperature, step.noise or 0.0, step.bounds is None)
 
     for _, run in groupby(kept, alike):
         together = list(run)
@@ -143,16 +144,20 @@ def read(kept: Sequence[Kept], reader: Reader) -> list[Step]:
     steps = [step for step, _ in kept]
     with torch.inference_mode():
         logits = torch.stack([logits.tensor() for _, logits in kept])  # (G, B, V)
+        # The steps' own bound, at the temperature with which they are read.
+        noise = (first.noise or 0.0) * max(1.0, stored.temperature / policy.sampling.temperature)
         if policy.reads_rowwise:
             # Log-probabilities are float32, and a number is compared with them in their type.
             log_tau = torch.tensor([policy.threshold(step.index)[0] for step in steps], dtype=torch.float32)  # (G,)
-            views = policy.views_at(logits, log_tau[:, None])
+            views = (
+                policy.views_at(logits, log_tau[:, None])
+                if first.bounds is None
+                else bounded_views(policy, logits, log_tau[:, None], noise=noise)
+            )
         else:
             views = policy.views(logits, first.index, stored.branches)
         draws = torch.tensor([reader.uniform(step) for step in steps], dtype=torch.float64)  # (G,)
-        choice = choose(views.log_p_fused, views.certified, policy.sampling, draws, reader.greedy)
-        # The steps' own bound, at the temperature with which they are read.
-        noise = (first.noise or 0.0) * max(1.0, stored.temperature / policy.sampling.temperature)
+        choice = choose_by(views, policy.sampling, draws, reader.greedy)
         packed = pack_step(views, choice, torch.tensor([step.token_id for step in steps]), noise).tolist()
     readings = []
     for step, row in zip(steps, packed, strict=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -13,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import wrap_model
+from coft_core.model.slots import RowTokens
 
 SENTINEL = "<mask>"
 END = "<eos>"
@@ -111,6 +113,64 @@ def scripted_model(
 
     module = ScriptedCausalLM(table(factual), table(masked), int(tokenizer.mask_token_id))
     return wrap_model(module, tokenizer, name="scripted")
+
+
+@dataclass
+class MostLikelyOnly:
+    """An engine that computes with a model and returns only the log-probabilities of the most likely tokens."""
+
+    model: LanguageModel
+    count: int
+    title: ClassVar[str] = "most likely tokens only"
+    computes_here: ClassVar[bool] = True
+    token_bytes: ClassVar[int] = 0
+    weight_bytes: ClassVar[int] = 0
+    parameter_count: ClassVar[int] = 0
+
+    def open_rows(self, tokens: RowTokens) -> Any:
+        """Rows that are read anew for every token."""
+        return _Reread(self, tokens)
+
+    def read(self, ids: Tensor, begin: int = 0) -> Tensor:
+        """Logits after each token from a column on, ``(R, L)`` to ``(R, L - begin, V)``."""
+        return most_likely_of(self.model.plain_logits(ids)[:, begin:], self.count)
+
+
+@dataclass
+class _Reread:
+    engine: MostLikelyOnly
+    tokens: RowTokens
+    size: ClassVar[int] = 0
+    shared_length: ClassVar[int] = 0
+    may_join: ClassVar[bool] = False
+
+    def size_after(self, count: int) -> int:
+        return 0
+
+    def logits(self) -> Tensor:
+        rows = [[*prompt, *after] for prompt, after in zip(self.tokens.prompts, self.tokens.after(0).tolist(), strict=True)]
+        return torch.cat([self.engine.read(torch.tensor([row]), len(row) - 1)[:, 0] for row in rows])  # (R, V)
+
+    def cut(self) -> None:
+        pass
+
+    def copied(self, tokens: RowTokens) -> _Reread:
+        return _Reread(self.engine, tokens)
+
+    def keep(self, rows: Sequence[int], tokens: RowTokens) -> None:
+        self.tokens = tokens
+
+
+def most_likely_of(logits: Tensor, count: int) -> Tensor:
+    """Log-probabilities of the most likely tokens of ``(..., V)``, and ``-inf`` for all others."""
+    log_p = torch.log_softmax(logits.float(), dim=-1)
+    values, ids = log_p.topk(count, dim=-1)
+    return torch.full_like(log_p, -torch.inf).scatter(-1, ids, values)
+
+
+def with_most_likely_only(model: LanguageModel, count: int) -> LanguageModel:
+    """A model as a server that returns only the most likely tokens would offer it."""
+    return replace(model, module=MostLikelyOnly(model, count), most_likely=count, findings={})
 
 
 class _Config(SimpleNamespace):

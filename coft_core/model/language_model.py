@@ -109,6 +109,8 @@ class LanguageModel:
         snapshot_bytes: Bytes of copies of states that one batch of branches holds at most, where layers keep states.
         findings: What the engine has found out about the module once, by name, together with the module.
         rendering: How prompts are rendered for one plan; None renders each at the present moment.
+        most_likely: How many of the most likely tokens the engine returns for each row, as log-probabilities; None
+            where it returns the logits of all.
     """
 
     name: str
@@ -129,6 +131,7 @@ class LanguageModel:
     snapshot_bytes: int = SNAPSHOT_BYTES
     findings: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     rendering: Rendering | None = field(default=None, repr=False, compare=False)
+    most_likely: int | None = None
     _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     def finding(self, name: str) -> Any:
@@ -144,6 +147,14 @@ class LanguageModel:
     def engine(self) -> Engine | None:
         """What computes the logits, if that is not transformers."""
         return self.module if isinstance(self.module, Engine) else None
+
+    def require_all_tokens(self, what: str) -> None:
+        """Refuse what needs the logits of all tokens, which a server may keep to itself."""
+        if self.most_likely is not None:
+            raise InvalidInputError(
+                f"{what} needs the probabilities of all tokens, and {self.name} returns only the {self.most_likely} "
+                "most likely; take COFT with one mask, vanilla decoding, or a server that returns all of them."
+            )
 
     @property
     def dtype_name(self) -> str:

@@ -112,6 +112,35 @@ class FamilyView:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """What is certain of steps of which the engine returned only the most likely tokens; see ``policies.bounds``.
+
+    Attributes:
+        log_p: What is drawn from, ``(G, V)``.
+        allowed: From which tokens, ``(G, V)``; None from all.
+        missing: Where each view has only an upper end, ``(3, G, V)``.
+        sizes: Between which sizes the certified set lies, numeric noise included, ``(G, 2)``.
+        figures: What ``step_figures`` gives, at least, ``(G, 10)``.
+        seen: Tokens that each branch returned, at least, ``(G,)``.
+        slack: By how many nats each view's known log-probabilities may be higher, ``(G, 3)``.
+        undecided: Tokens, at most, that may or may not be in the certified set, ``(G,)``.
+        exact: Whether a draw gives what all tokens would, ``(G,)``.
+        best: Whether the likeliest token is certain, ``(G,)``.
+    """
+
+    log_p: Tensor
+    allowed: Tensor | None
+    missing: Tensor
+    sizes: Tensor
+    figures: Tensor
+    seen: Tensor
+    slack: Tensor
+    undecided: Tensor
+    exact: Tensor
+    best: Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class Views:
     """One step of G prompts as a policy sees it; all ``(G, V)`` and on the logits' device."""
 
@@ -128,6 +157,7 @@ class Views:
     # How far each token lies above the threshold, of several the nearest to refusing it; ``-inf`` for what a method
     # refuses by a limit of its own.
     margins: Tensor | None = None
+    ends: Ends | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +227,8 @@ class Policy(ABC):
     looks_back: ClassVar[bool] = False
     # Whether views_at() reads steps at several positions and under several calibrations at once.
     reads_rowwise: ClassVar[bool] = False
+    # Whether it can be read from the most likely tokens only.
+    takes_bounds: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Validate, the controls by building what they are for."""

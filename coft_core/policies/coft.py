@@ -86,6 +86,7 @@ class CoftPolicy(FusedPolicy):
     name: ClassVar[str] = "coft"
     title: ClassVar[str] = "COFT"
     reads_rowwise: ClassVar[bool] = True
+    takes_bounds: ClassVar[bool] = True
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual and the masked branch."""

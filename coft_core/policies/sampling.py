@@ -48,10 +48,14 @@ def _right(number: Tensor, bits: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Tokens chosen for G prompts; all tensors live on the logits' device."""
+    """Tokens chosen for G prompts; all tensors live on the logits' device.
+
+    Where only the most likely tokens are known, ``exact`` says whether all tokens would give the same ones.
+    """
 
     token_ids: Tensor
     fallback: Tensor
+    exact: Tensor | None = None
 
 
 def choose(

@@ -20,6 +20,7 @@ class VanillaPolicy(BaselinePolicy):
     title: ClassVar[str] = "Vanilla"
     unclaimed: ClassVar[str] = "vanilla decoding"
     reads_rowwise: ClassVar[bool] = True
+    takes_bounds: ClassVar[bool] = True
     fusion_weight = 0.0
     label = ""
 
