@@ -40,7 +40,14 @@ def step_numbers(step: Step) -> dict[str, Any]:
         "set_size_low": step.set_size_low,
         "set_size_high": step.set_size_high,
         "noise": step.noise,
+        **bound_numbers(step),
     }
+
+
+def bound_numbers(step: Step) -> dict[str, Any]:
+    """What is known of a step of which the engine returned only the most likely tokens; empty where all are known."""
+    bounds = step.bounds
+    return {} if bounds is None else {"seen": bounds.seen, "undecided": bounds.undecided, "exact": bounds.exact}
 
 
 def chosen_by(step: Step) -> str:

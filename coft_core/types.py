@@ -388,6 +388,13 @@ class Step:
         """The size and the fused probability of the certified set, at most."""
         return widest_set(self.set_size, self.certified_mass, self.bounds)
 
+    def is_open(self, row: Candidate) -> bool:
+        """Whether a candidate may or may not be in the certified set."""
+        if self.bounds is None or row.certified or self.state == "none":
+            return False
+        views = ("factual",) if self.certified_in == "factual" else ("masked", "fused")
+        return min(self.bounds.ends(row, view)[1] for view in views) >= self.log_tau
+
     @property
     def log_support(self) -> float:
         """The emitted token's log-probability that the threshold is compared with; see :attr:`certified_in`."""

@@ -28,7 +28,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.controls.result import Controls
 from coft_core.stored_logits import StoredLogits
-from coft_core.types import BinState, Certificate, Diagnostics, Step
+from coft_core.types import BinState, Candidate, Certificate, Diagnostics, Step
 from db.audits import BranchRecord, SessionRecord
 from db.verdicts import AnnotationRecord
 
@@ -205,7 +205,7 @@ _BRANCH: Form = {name: kind for name, kind in _hints(BranchPart).items() if name
 _LATER: Form = {
     "rendering": None, "kl_fused_factual": None, "tv_fused_factual": None, "certified_in": "both", "set_size_low": None,
     "set_size_high": None, "noise": None, "least_log_factual": None, "too_weak": None, "thinking": None,
-    "certificate": None, "uneven": None, "controls": (),
+    "certificate": None, "uneven": None, "controls": (), "bounds": None, "at_most": (),
 }  # fmt: skip
 """Fields that earlier versions did not have, with what they say then; see :func:`_without_absent`."""
 
@@ -234,8 +234,8 @@ def _plain(value: Any) -> object:
     if isinstance(value, AnnotationRecord):
         return {name: _plain(getattr(value, _STORED_AS.get(name, name))) for name in _LOG}
     if is_dataclass(value):
-        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        return _without_absent(plain) if isinstance(value, SummaryPart) else plain
+        own = {field.name: getattr(value, field.name) for field in fields(value)}
+        return _plain(_without_absent(own) if isinstance(value, (SummaryPart, Candidate)) else own)
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -43,6 +43,12 @@ COMPUTED = ("near_threshold", "numeric_noise", "computed")
 RANGES = ("set_size_low", "set_size_high", "noise")
 """Further columns of sessions whose steps give their set size as a range."""
 
+BOUNDED = ("seen", "undecided", "exact")
+"""Further columns of sessions whose engine returns only the most likely tokens."""
+
+AT_MOST = "at_most"
+"""Further column of their candidates: the readings in which the probability is an upper bound."""
+
 PART = "part"
 """Further column, the last, of sessions whose model marks its thinking: ``thinking`` or ``answer``."""
 
@@ -89,15 +95,21 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     # The same holds for sessions that do not say how their steps were computed.
     computed = COMPUTED if common["computed"] is not None else ()
     ranges = RANGES if any(step.noise is not None for chain in data.chains.values() for step in chain) else ()
+    bounded = BOUNDED if is_bounded(data) else ()
     marked = (PART,) if STORED_MARKS in data.record.policy_settings else ()
     counted = (COUNTED,) if certificate.certified else ()
     compared = CONTROLS if "controls" in data.record.policy_settings["settings"] else ()
-    return to_csv((*COLUMNS, *computed, *further, *ranges, *marked, *counted, *compared), rows)
+    return to_csv((*COLUMNS, *computed, *further, *ranges, *bounded, *marked, *counted, *compared), rows)
 
 
 def certified_alone(data: SessionData) -> bool:
     """Whether steps are certified in the factual reading alone, so that tables must name the reading."""
     return any(step.certified_in == "factual" for chain in data.chains.values() for step in chain)
+
+
+def is_bounded(data: SessionData) -> bool:
+    """Whether the engine returned only the most likely tokens at a step."""
+    return any(step.bounds is not None for chain in data.chains.values() for step in chain)
 
 
 def _common_cells(record: SessionRecord) -> dict[str, object]:
@@ -168,13 +180,15 @@ def candidates_csv(data: SessionData) -> str:
             "emitted": row.token_id == step.token_id,
             "policy_choice": row.token_id == step.policy_token_id,
             "refused_by": " ".join(row.refused_by),
+            AT_MOST: " ".join(row.at_most),
             CERTIFIED_IN: step.certified_in,
         }
         for branch in data.branches
         for step in data.chains[branch.id][branch.fork_step or 0 :]
         for rank, row in enumerate(step.candidates, 1)
     ]
-    return to_csv((*CANDIDATE_COLUMNS, CERTIFIED_IN) if certified_alone(data) else CANDIDATE_COLUMNS, rows)
+    further = [name for name, held in ((CERTIFIED_IN, certified_alone(data)), (AT_MOST, is_bounded(data))) if held]
+    return to_csv((*CANDIDATE_COLUMNS, *further), rows)
 
 
 def annotations_csv(data: SessionData) -> str:

@@ -148,4 +148,5 @@ def candidate_json(item: Candidate) -> dict[str, Any]:
         "p_fused": math.exp(item.log_p_fused),
         "certified": item.certified,
         "refused_by": list(item.refused_by),
+        **({"at_most": list(item.at_most)} if item.at_most else {}),
     }

@@ -148,7 +148,9 @@ class _Reread:
         return 0
 
     def logits(self) -> Tensor:
-        rows = [[*prompt, *after] for prompt, after in zip(self.tokens.prompts, self.tokens.after(0).tolist(), strict=True)]
+        rows = [
+            [*prompt, *after] for prompt, after in zip(self.tokens.prompts, self.tokens.after(0).tolist(), strict=True)
+        ]
         return torch.cat([self.engine.read(torch.tensor([row]), len(row) - 1)[:, 0] for row in rows])  # (R, V)
 
     def cut(self) -> None:

@@ -145,6 +145,7 @@ def bounded_views(
         deciding = (factual,) if policy.certified_in == "factual" else (masked, fused)
         tau = torch.as_tensor(log_tau, dtype=torch.float64, device=logits.device)
         low, high = (torch.stack([getattr(view, end) for view in deciding]).amin(0) for end in ("low", "high"))
+        low = low.float().double()  # as it is stored
         margins, certified = low - tau, low >= tau + ROUNDING  # (G, V) each
         sizes, undecided = (_sizes(deciding[0], low, high, tau, within) for within in (max(noise, ROUNDING), ROUNDING))
     stated = [torch.where(view.known, view.low, view.high).float() for view in ranges]  # 3 of (G, V)

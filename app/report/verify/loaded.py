@@ -94,7 +94,7 @@ class Loaded:
     def judged(self, state: CertificateState, step: Step, log_tau: float) -> CertificateState:
         """What a step's threshold may be said to rest on, by the rule with which its session was written."""
         if self.vocabulary is not None:
-            return informative.stated(state, log_tau, step.set_size, step.certified_mass, self.vocabulary)
+            return informative.stated(state, log_tau, *step.widest, self.vocabulary)
         # Earlier versions had other rules, and a session can have been continued under a later one.
         silent = informative.is_weak(log_tau) or step.state == "uninformative"
         return "uninformative" if silent and informative.certifies(state) else state

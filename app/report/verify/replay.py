@@ -25,6 +25,7 @@ from coft_core.errors import CoftError
 from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
+from coft_core.policies.bounds import bounded_views
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import keep_whitelisted, mask_prompt
 from coft_core.text.placing import read_tokens
@@ -80,8 +81,13 @@ def _boundaries(kept: Step, policy: Policy) -> tuple[int, int]:
     """Tokens that another processor may put on the other side of the threshold, and of either end of the range."""
     if kept.logits is None:
         return 0, 0
+    logits = kept.logits.tensor()[None]  # (1, B, V)
     with torch.inference_mode():
-        margins = policy.views(kept.logits.tensor()[None], kept.index, kept.logits.branches).margins
+        if kept.bounds is not None:
+            views = bounded_views(policy, logits, policy.threshold(kept.index)[0])
+        else:
+            views = policy.views(logits, kept.index, kept.logits.branches)
+    margins = views.margins
     if margins is None:
         return 0, 0
     noise = kept.noise or 0.0
@@ -236,6 +242,8 @@ def _compare_steps(place: str, stated: Step, fresh: Step, tolerance: float, boun
         size = max(1.0, abs(other or 0.0)) if field.name in _UNBOUNDED else 1.0
         yield same(place, field.name, given, other, tolerance * size)
     left_out = ("certified", "state", "refused_by") if boundary else ()
+    open_to = ("undecided", "exact") if boundary or stated.near_threshold(0.0) else ()
+    yield from _compare(place, "what is known of it", stated.bounds, fresh.bounds, tolerance, open_to)
     yield from _compare(place, "the families", stated.families, fresh.families, tolerance, left_out)
     yield from _compare_candidates(place, stated, fresh, tolerance, ("token", *left_out))
 

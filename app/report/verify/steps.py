@@ -25,7 +25,7 @@ from coft_core.errors import CoftError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.noise import noise_of
 from coft_core.policies.base import compared_certificate, factual_only
-from coft_core.types import Candidate, Certificate, CertificateState, Step
+from coft_core.types import VIEWS, Candidate, Certificate, CertificateState, Step
 
 TOLERANCE = 1e-12
 """Thresholds are read off the same values by the same rule, so that only their printing may differ."""
@@ -175,7 +175,6 @@ def _threshold(loaded: Loaded, family: str | None, step: int) -> tuple[float, st
     return next(((entry.log_tau, entry.state) for entry in found), (-math.inf, "uninformative"))
 
 
-VIEWS = ("factual", "masked", "fused")
 LOG_TOLERANCE = 1e-4
 """Log-probabilities are rounded to float32 one by one, so that sums of them differ by about this at most."""
 EXACT = 1e-9
@@ -194,6 +193,11 @@ def _support(loaded: Loaded, row: Candidate) -> float:
     return row.log_support("factual" if info_of(loaded.settings.policy).certified_in == "factual" else "both")
 
 
+def _is_known(step: Step, row: Candidate) -> bool:
+    """Whether the engine returned a token in the readings that certify it."""
+    return not {*row.at_most} & ({"factual"} if step.certified_in == "factual" else {"masked", "fused"})
+
+
 def _named(place: str, row: Candidate) -> str:
     return f"{place}, token {row.token!r} ({row.token_id})"
 
@@ -207,7 +211,7 @@ def check_fusion(loaded: Loaded) -> Comparing:
     mixes = info_of(loaded.settings.policy).kind in ("fusion", "reference")
     lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
     for place, _, step in loaded.own_steps():
-        rows = [row for row in step.candidates if _finite(row)] if mixes else []
+        rows = [row for row in step.candidates if _finite(row) and not row.at_most] if mixes else []
         mixed = [(1 - lam) * row.log_p_factual + lam * row.log_p_masked for row in rows]
         # Fusion leaves one unknown a step, the logarithm of its normaliser; the median of all rows stands for it.
         middle = median(row.log_p_fused - own for row, own in zip(rows, mixed, strict=True)) if rows else 0.0
@@ -215,9 +219,14 @@ def check_fusion(loaded: Loaded) -> Comparing:
             what = f"the fused log-probability at lambda {lam:g}"
             yield same(_named(place, row), what, row.log_p_fused, own + middle, LOG_TOLERANCE)
         for view in VIEWS:
-            total = math.fsum(math.exp(getattr(row, f"log_p_{view}")) for row in step.candidates)
+            stated = [getattr(row, f"log_p_{view}") for row in step.candidates if view not in row.at_most]
+            total = math.fsum(map(math.exp, stated))
             what = f"the sum of the {view} probabilities"
             yield same(place, what, total, Within(high=1.0), MASS_TOLERANCE)
+            for row in step.candidates:
+                if view in row.at_most:
+                    most = Within(high=min(stated, default=0.0))
+                    yield same(_named(place, row), f"its {view} bound", getattr(row, f"log_p_{view}"), most, EXACT)
     remark = "the method's own rule is recomputed by a replay alone; only the sums of probabilities were checked"
     return "" if mixes else remark
 
@@ -242,8 +251,11 @@ def check_certified(loaded: Loaded) -> Comparing:
             elif refuses_more:
                 allowed = row.certified and _support(loaded, row) >= step.log_tau - BOUNDARY
             elif step.state == "none" or abs(margin) > BOUNDARY:
-                allowed = step.state != "none" and margin >= 0
+                allowed = step.state != "none" and margin >= 0 and (_is_known(step, row) or margin == math.inf)
             yield same(_named(place, row), "whether it is certified", row.certified, allowed)
+        if step.bounds is not None:
+            least = sum(step.is_open(row) for row in step.candidates)
+            yield same(place, "how many tokens are undecided", step.bounds.undecided, Within(low=least))
         for part in step.families:
             joint = min(step.log_p_fused, part.log_p_masked)
             family = f"{place}, family {part.family}"
@@ -264,6 +276,8 @@ def check_derived(loaded: Loaded) -> Comparing:
         margin = min(_difference(joint, log_tau) for joint, log_tau in supports)
         yield same(place, "the margin", step.diagnostics.margin, margin, EXACT)
         ratio = _difference(step.log_p_factual, step.log_p_masked)
+        if step.bounds is not None and emitted is not None:
+            ratio = step.bounds.log_ratio(emitted)
         yield same(place, "the log ratio", step.diagnostics.log_ratio, ratio, EXACT)
         bound = _tv_bound(step)
         tolerance = EXACT * max(1.0, bound or 0.0)
@@ -316,7 +330,8 @@ def _check_choice(place: str, step: Step, members: Sequence[Candidate], greedy: 
     if step.set_size:
         yield same(place, f"whether the policy's token {chosen.token!r} is certified", chosen.certified, True)
     if step.fallback or greedy:
-        best = max((row.log_p_fused for row in members or step.candidates), default=-math.inf)
+        known = [row for row in step.candidates if "fused" not in row.at_most]
+        best = max((row.log_p_fused for row in members or known), default=-math.inf)
         what = f"the fused log-probability of the policy's token {chosen.token!r}"
         yield same(place, what, chosen.log_p_fused, Within(low=best), BOUNDARY)
 
@@ -324,6 +339,9 @@ def _check_choice(place: str, step: Step, members: Sequence[Candidate], greedy: 
 def _check_divergences(place: str, step: Step) -> Iterator[Compared]:
     """Merging tokens lowers entropies and divergences, so the candidates and one rest bound them from below."""
     stated = step.diagnostics
+    if step.bounds is not None:
+        # They are the least that they can be, whatever the engine did not return.
+        return
     shares = {view: _cells(step, view) for view in VIEWS}
     for view, cells in shares.items():
         least = Within(low=-math.fsum(p * math.log(p) for p in cells if p > 0))
@@ -355,7 +373,8 @@ def _finite(row: Candidate) -> bool:
 def _tv_bound(step: Step) -> float | None:
     """Corollary 1's bound ``sqrt(KL / 2) / tau``; None without threshold, or if the factual reading certifies."""
     tau, divergence = math.exp(step.log_tau), step.diagnostics.kl_fused_masked
-    if step.state == "none" or step.certified_in == "factual" or tau == 0 or math.isinf(divergence):
+    unknown = step.state == "none" or step.certified_in == "factual" or step.bounds is not None
+    if unknown or tau == 0 or math.isinf(divergence):
         return None
     return math.sqrt(divergence / 2) / tau
 
@@ -386,7 +405,7 @@ def check_ranges(loaded: Loaded) -> Comparing:
         yield same(place, "the set size", step.set_size, Within(low, high))
         yield same(place, "its numeric noise", noise, Within(low=least * (1 - BOUNDARY)))
         if not step.families and not _refuses_more(loaded):
-            margins = [_support(loaded, row) - step.log_tau for row in step.candidates]
+            margins = [_support(loaded, row) - step.log_tau for row in step.candidates if _is_known(step, row)]
             yield from _check_listed(place, (low, high), margins, noise)
     return f"{ranges:,} ranges"
 

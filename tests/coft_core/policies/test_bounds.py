@@ -10,8 +10,8 @@ import torch
 
 from coft_core.model.fake import most_likely_of
 from coft_core.policies.bounds import bounded_views, choose_by
-from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.certify import step_figures
+from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.sampling import choose
 from coft_core.policies.vanilla import VanillaPolicy
 
@@ -119,7 +119,8 @@ def test_with_all_tokens_returned_nothing_is_left_open():
     p = torch.softmax(torch.randn(2, 20, generator=torch.Generator().manual_seed(1)).double(), -1)
     own = policy(0.6, 0.8)
     views, whole = bounded_views(own, p.log()[None], math.log(0.03)), exact(own, p, math.log(0.03))
-    assert not views.ends.missing.any() and float(views.ends.undecided[0]) == 0
+    assert not views.ends.missing.any()
+    assert float(views.ends.undecided[0]) == 0
     assert torch.allclose(views.log_p_fused, whole.log_p_fused, atol=SLACK)
     assert torch.equal(views.certified, whole.certified)
 
@@ -128,11 +129,14 @@ def test_branches_that_have_no_returned_token_in_common_say_nothing_of_the_fused
     p = torch.tensor([[0.4, 0.35, 0.1, 0.1, 0.05], [0.05, 0.1, 0.1, 0.35, 0.4]], dtype=torch.float64)
     views = bounded_views(policy(0.5, 1.0), cut(p, 2)[None], math.log(0.2))
     choice = choose_by(views, policy(0.5, 1.0).sampling, torch.tensor([0.5], dtype=torch.float64))
-    assert views.ends.missing[2].all() and not views.certified.any()
-    assert not choice.exact[0] and int(choice.token_ids[0]) != 2
+    assert views.ends.missing[2].all()
+    assert not views.certified.any()
+    assert not choice.exact[0]
+    assert int(choice.token_ids[0]) != 2
 
 
 def test_vanilla_takes_one_branch():
     p = torch.softmax(torch.randn(1, 20, generator=torch.Generator().manual_seed(1)).double(), -1)
     views = bounded_views(VanillaPolicy(observe_masked=False), cut(p, 5)[None], -math.inf)
-    assert views.certified is None and torch.equal(views.log_p_factual, views.log_p_fused)
+    assert views.certified is None
+    assert torch.equal(views.log_p_factual, views.log_p_fused)
