@@ -41,6 +41,7 @@ def distributions_at(plans: Sequence[Plan], tokens: Sequence[int]) -> list[dict[
     The plans have one policy and its models; rows that several have in common are run once.
     """
     policy = plans[0].policy
+    plans[0].model.require_all_tokens("A swap of names")
     back, before = (tuple(tokens), ()) if policy.looks_back else ((), tuple(tokens))
     branches = [
         [replace(branch, input_ids=(*branch.input_ids, *before)) for branch in plan.policy.branches(plan.prompt)]

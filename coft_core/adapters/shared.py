@@ -150,6 +150,7 @@ VIEWED = 64
 @torch.inference_mode()
 def prompt_log_probabilities(plan: Plan) -> Tensor:
     """Log-probabilities of what follows each token of a prompt but the last, ``(L - 1, V)``, without a threshold."""
+    plan.model.require_all_tokens("Scoring a prompt's own tokens")
     branches = plan.policy.branches(plan.prompt)
     lengths = {len(branch.input_ids) for branch in branches}
     if len(lengths) > 1 or plan.policy.looks_back:

@@ -120,6 +120,10 @@ def calibrate_single_branch(
 
 
 def _calibrated(task: Task) -> list[Calibration]:
+    if task.source == "rollout":
+        task.model.require_all_tokens("Calibrating on rollouts")
+    if not task.policies[0].takes_bounds:
+        task.model.require_all_tokens(f"The policy {task.policies[0].title}")
     return [calibrate_on_rollouts(task)] if task.source == "rollout" else _calibrated_on_references(task)
 
 

@@ -18,6 +18,7 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, OwnRoom, Room, forced_batches, run_each
 from coft_core.model.language_model import LanguageModel
+from coft_core.policies.bounds import least_support
 from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.fusion import at_least_float32
 from coft_core.text.detection import SpanDetector
@@ -217,6 +218,7 @@ def _batch_supports(
     shape = (len(tokens), len(lams), len(items[0].prompts) - 1)
     supports: Tensor = torch.empty(shape, dtype=torch.float32, device=model.device)
     for index, logits in scorer.logits(items):
-        supports[index] = token_support(logits, tokens[index], lams, temperature).float()
+        found = token_support if model.most_likely is None else least_support
+        supports[index] = found(logits, tokens[index], lams, temperature).float()
     array: npt.NDArray[np.float32] = supports.cpu().numpy()
     return array

@@ -25,6 +25,7 @@ from coft_core.controls.words import NeutralWords, shipped_words
 from coft_core.decode.plan import Plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.forced import ForcedItem, ForcedScorer, OwnRoom, Room
+from coft_core.policies.bounds import branch_ends
 from coft_core.policies.fusion import at_least_float32
 
 ROWS = 48
@@ -143,7 +144,7 @@ class _Measure:
     def __init__(self, plan: Plan, tokens: tuple[int, ...], watched: Sequence[tuple[int, ...]]) -> None:
         self._plan, self._tokens, self._watched = plan, tokens, watched
         self.scorer = ForcedScorer(plan.model)
-        self._found: dict[Pair, tuple[list[float], list[float], list[list[float]]]] = {}
+        self._found: dict[Pair, tuple[list[float], list[float], list[list[list[float]]]]] = {}
 
     @torch.inference_mode()
     def run(self, item: ForcedItem, batch: Sequence[Pair]) -> None:
@@ -156,18 +157,23 @@ class _Measure:
         steps, temperature = len(self._tokens), self._plan.policy.sampling.temperature
         own = [sorted({token for token, other in zip(*pair, strict=True) if token != other}) for pair in batch]
         effects = torch.empty(steps, len(batch), device=device)  # (T, P)
-        ratios, seen = torch.empty_like(effects), torch.empty(steps, len(batch), widest, device=device)
+        ratios = torch.empty_like(effects)
+        seen = torch.empty(2, steps, len(batch), widest, device=device)  # the least and the most
         for index, logits in self.scorer.logits([item]):
-            log_p = torch.log_softmax(at_least_float32(logits) / temperature, dim=-1)  # (n, B, V)
-            written = log_p.gather(-1, tokens[index][:, None, None].expand(-1, log_p.shape[1], 1))[..., 0]  # (n, B)
-            ratios[index] = (written[:, shown] - written[:, masked]).float()
-            p = log_p.exp_()
-            effects[index] = _variation(p, shown, masked, own)
+            # Of tokens that an engine does not return both ends are known; any other has one probability.
+            if self._plan.model.most_likely is None:
+                low = high = torch.log_softmax(at_least_float32(logits) / temperature, dim=-1)  # (n, B, V)
+            else:
+                low, high = branch_ends(logits, temperature)
+            ratios[index] = _ratios(low, high, tokens[index], shown, masked).float()
+            least = low.exp_()
+            most = least if high is low else high.exp_()
+            effects[index] = _variation(least, most, shown, masked, own)
             if widest:
                 wanted = watched[index][:, None, :].expand(-1, len(batch), -1)  # (n, P, W)
-                seen[index] = _gathered(p, shown, wanted)
+                seen[:, index] = torch.stack([_gathered(p, shown, wanted) for p in (least, most)])
         for place, pair in enumerate(batch):
-            self._found[pair] = effects[:, place].tolist(), ratios[:, place].tolist(), seen[:, place].tolist()
+            self._found[pair] = effects[:, place].tolist(), ratios[:, place].tolist(), seen[:, :, place].tolist()
 
     def family(self, placebos: FamilyPlacebos) -> FamilyControls:
         """What was found of a family."""
@@ -197,15 +203,26 @@ class _Measure:
             return
         rows = [self._found[placebo.pair][2] for placebo in neutral]
         for step, ids in enumerate(self._watched):
-            columns = ([row[step][place] for row in rows] for place in range(len(ids)))
-            yield tuple((round(min(column), EFFECT_DIGITS), round(max(column), EFFECT_DIGITS)) for column in columns)
+            columns = ([(row[0][step][place], row[1][step][place]) for row in rows] for place in range(len(ids)))
+            ends = ((min(low for low, _ in column), max(high for _, high in column)) for column in columns)
+            yield tuple((round(low, EFFECT_DIGITS), round(high, EFFECT_DIGITS)) for low, high in ends)
 
 
-def _variation(p: Tensor, shown: Tensor, masked: Tensor, own: Sequence[Sequence[int]]) -> Tensor:
-    """What words move to tokens other than their own, ``(n, P)`` of ``(n, B, V)``; a pair at a time to save memory."""
+def _ratios(low: Tensor, high: Tensor, tokens: Tensor, shown: Tensor, masked: Tensor) -> Tensor:
+    """By how much words change a token's log-probability, ``(n, P)`` of ends ``(n, B, V)``: what is nearest to 0."""
+    places = tokens[:, None, None].expand(-1, low.shape[1], 1)  # (n, B, 1)
+    least, most = (end.gather(-1, places)[..., 0] for end in (low, high))  # (n, B) each
+    return torch.maximum(least[:, shown] - most[:, masked], (most[:, shown] - least[:, masked]).clamp_max(0))
+
+
+def _variation(least: Tensor, most: Tensor, shown: Tensor, masked: Tensor, own: Sequence[Sequence[int]]) -> Tensor:
+    """What words move to tokens other than their own, ``(n, P)`` of ``(n, B, V)``; a pair at a time to save memory.
+
+    With two ends it is the least, which is as good a score to rank words by.
+    """
     found = []
     for a, b, tokens in zip(shown.tolist(), masked.tolist(), own, strict=True):
-        gained = (p[:, a] - p[:, b]).clamp_(min=0)  # (n, V)
+        gained = (least[:, a] - most[:, b]).clamp_(min=0)  # (n, V)
         gained[:, list(tokens)] = 0
         found.append(gained.sum(-1))
     return torch.stack(found, dim=1).float()

@@ -80,6 +80,7 @@ def leave_one_out(
         PromptTooLongError: Prompt and chain exceed the model's context.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
+    model.require_all_tokens("What each word contributes")
     chain, first = _chain(model, tokens, step)
     planned = plan(model, text, policy, spans, detector=detector)
     prompt, families = planned.prompt, planned.policy.mask.families

@@ -57,6 +57,12 @@ NOTHING_MASKED = (
 )
 
 
+ONLY_MOST_LIKELY = (
+    "Only the {} most likely tokens of each step came back: the probability of another token is an upper bound, and a "
+    "difference between two readings is the least that it can be."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that a rollout needs to know before its first step."""
@@ -89,6 +95,8 @@ class Plan:
         masked = mask_families(self.prompt, self.policy.mask.families)
         nothing = NOTHING_MASKED if rows | {masked} == {self.prompt.factual_ids} else ""
         notes = (language_note(self.prompt.factual_text), nothing, self.model.rendering_note, self.model.thinking_note)
+        if self.model.most_likely is not None:
+            notes += (ONLY_MOST_LIKELY.format(self.model.most_likely),)
         return (*self.prompt.warnings, *filter(None, notes), *self.policy.notes(self.prompt))
 
 

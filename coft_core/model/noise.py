@@ -93,7 +93,8 @@ def measure_noise(model: LanguageModel) -> None:
 
 def _difference(one: Tensor, other: Tensor) -> float:
     """Largest difference over likely tokens; 0 where the model returns NaN, which its first step says."""
-    compared = (one - other).abs()[other > LEAST_LOG_P]
+    # An engine may return only the most likely tokens.
+    compared = (one - other).abs()[(other > LEAST_LOG_P) & one.isfinite()]
     return float(compared.nan_to_num(0.0).max()) if compared.numel() else 0.0
 
 

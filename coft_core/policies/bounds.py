@@ -9,6 +9,7 @@ product, convexity for the powers). Figures put all tokens that are not known in
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -125,6 +126,35 @@ def _branch(branch: _Returned, temperature: float) -> _Range:
     return _Range(tempered.low, torch.minimum(tempered.high, branch.high * power - known), branch.seen)
 
 
+def branch_ends(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """The ends of the log-probabilities of rows ``(..., V)`` of which only the most likely tokens came back."""
+    found = _branch(_Returned.of(logits), temperature)
+    return found.low, found.high
+
+
+def least_support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature: float) -> Tensor:
+    """The least joint support of one token a position, ``(n, L, 1)``, of logits ``(n, 2, V)`` and tokens ``(n,)``.
+
+    It is a score like the support itself: thresholds read off it hold for sets of what is certain to reach them.
+    """
+    found = []
+    for lam in lams:
+        _, (_, masked, fused) = _ranges(logits, lam, temperature)
+        found.append(torch.minimum(masked.low, fused.low).gather(-1, tokens[:, None]))  # (n, 1)
+    return torch.stack(found, dim=1)
+
+
+def _ranges(
+    logits: Tensor, lam: float, temperature: float
+) -> tuple[tuple[_Returned, _Returned], tuple[_Range, _Range, _Range]]:
+    """What came back of logits ``(G, B, V)``, and the factual, the masked and the fused view."""
+    one, other = _Returned.of(logits[:, 0]), _Returned.of(logits[:, -1])
+    factual, masked = _branch(one, temperature), _branch(other, temperature)
+    end_points = {0.0: factual, 1.0: masked}
+    fused = end_points[lam] if lam in end_points else _fused(one, other, lam, temperature)
+    return (one, other), (factual, masked, fused)
+
+
 def bounded_views(
     policy: Policy, logits: Tensor, log_tau: float | Tensor, state: CertificateState = "none", noise: float = 0.0
 ) -> Views:
@@ -133,12 +163,8 @@ def bounded_views(
     Log-probabilities are the lower ends of what is known, and the upper ends of everything else. The certified set is
     what is certain to be in it; thresholds are one number or ``(G, 1)``.
     """
-    lam, temperature = policy.fusion_weight or 0.0, policy.sampling.temperature
-    returned = (_Returned.of(logits[:, 0]), _Returned.of(logits[:, -1]))
-    factual, masked = (_branch(branch, temperature) for branch in returned)
-    end_points = {0.0: factual, 1.0: masked}
-    fused = end_points[lam] if lam in end_points else _fused(*returned, lam, temperature)
-    ranges = (factual, masked, fused)
+    returned, ranges = _ranges(logits, policy.fusion_weight or 0.0, policy.sampling.temperature)
+    factual, masked, fused = ranges
     certified = margins = None
     sizes = undecided = torch.zeros(len(logits), 2, device=logits.device)
     if policy.applied is not None:
@@ -202,7 +228,7 @@ def _ends(
         allowed=allowed,
         missing=torch.stack([~view.known for view in ranges]),
         sizes=sizes,
-        figures=_figures(ranges, allowed),
+        figures=_figures(ranges, certified),
         seen=torch.minimum(factual.known.sum(-1), masked.known.sum(-1)),
         slack=torch.stack([view.slack for view in ranges], dim=-1),
         undecided=undecided,
@@ -228,7 +254,8 @@ def _figures(ranges: tuple[_Range, _Range, _Range], certified: Tensor | None) ->
     size = mass = torch.zeros_like(broken)
     on_set = torch.full_like(broken, torch.nan)
     if certified is not None:
-        size, (mass, _) = certified.sum(-1).double(), fused.mass_of(certified)
+        size, certified = certified.sum(-1).double(), certified & fused.known
+        mass, _ = fused.mass_of(certified)
         (one, _), (other, _) = fused.shares(certified), masked.shares(certified)
         on_set = (0.5 * (one - other).abs().sum(-1)).masked_fill(size == 0, torch.nan)
     moved = torch.maximum(_gained(fused, factual), _gained(factual, fused))

@@ -204,6 +204,7 @@ class Reader:
             by_part.setdefault((id(row.model.module), row.branch.hooks), []).append((key, row))
         for (_, hooks), rows in by_part.items():
             model = rows[0][1].model
+            model.require_all_tokens("An evaluation of given answers")
             items = [ForcedTexts.of(row.branch.input_ids, row.texts) for _, row in rows]
             scorer = ForcedScorer(model, limits)
             with attached(model.module, hooks):

@@ -224,7 +224,7 @@ def check_fusion(loaded: Loaded) -> Comparing:
             what = f"the sum of the {view} probabilities"
             yield same(place, what, total, Within(high=1.0), MASS_TOLERANCE)
             for row in step.candidates:
-                if view in row.at_most:
+                if view in row.at_most and view != "fused":
                     most = Within(high=min(stated, default=0.0))
                     yield same(_named(place, row), f"its {view} bound", getattr(row, f"log_p_{view}"), most, EXACT)
     remark = "the method's own rule is recomputed by a replay alone; only the sums of probabilities were checked"
@@ -295,7 +295,7 @@ def check_choices(loaded: Loaded) -> Comparing:
             empty = step.set_size == 0 and step.state != "none"
             yield same(place, "whether it is a fallback", step.fallback, empty)
         yield same(place, "the set size", step.set_size, Within(low=len(members)))
-        mass = math.fsum(math.exp(row.log_p_fused) for row in members)
+        mass = math.fsum(math.exp(row.log_p_fused) for row in members if "fused" not in row.at_most)
         most = mass + MASS_TOLERANCE if len(members) == step.set_size else 1.0
         yield same(place, "the certified mass", step.certified_mass, Within(mass - MASS_TOLERANCE, min(most, 1.0)))
         undefined = step.diagnostics.tv_on_set is None
