@@ -1,6 +1,7 @@
 """Engines: agreement with transformers, and speed over a plain loop of their own; ratios are taken within one run.
 
     python -m bench.engines --parts llama     what is needed: requirements-llama.txt
+    python -m bench.engines --parts bounds
 
 Each part prints one JSON line.
 """
@@ -11,7 +12,7 @@ import argparse
 import importlib
 import json
 
-PARTS = ("llama",)
+PARTS = ("llama", "bounds")
 
 
 def main() -> None:
