@@ -400,6 +400,16 @@ class Step:
         """The emitted token's log-probability that the threshold is compared with; see :attr:`certified_in`."""
         return self.log_p_factual if self.certified_in == "factual" else min(self.log_p_fused, self.log_p_masked)
 
+    @property
+    def least_support(self) -> float:
+        """What is certain of :attr:`log_support`: nothing where the engine did not return the token."""
+        emitted = next((row for row in self.candidates if row.token_id == self.token_id), None)
+        return self.log_support if emitted is None or self.is_known(emitted) else -math.inf
+
+    def is_known(self, row: Candidate) -> bool:
+        """Whether the engine returned a candidate in the readings that certify it."""
+        return not {*row.at_most} & ({"factual"} if self.certified_in == "factual" else {"masked", "fused"})
+
     def near_threshold(self, noise: float) -> bool:
         """Whether a token is so close to the threshold that rounding could turn its certificate.
 

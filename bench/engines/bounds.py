@@ -1,4 +1,4 @@
-"""Bounds: how many steps are decided where only the most likely tokens come back, and whether one is decided wrongly."""
+"""Bounds: how many steps are decided where only the most likely tokens come back, and how many of them wrongly."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def certify_chain(
         vocabulary: ``model.vocabulary_size``; without it no chain is certified as a whole.
     """
     certified_in: CertifiedIn = steps[0].certified_in if steps else "both"
-    found = certify_supports(calibration, [step.log_support for step in steps], certified_in, finished)
+    found = certify_supports(calibration, [step.least_support for step in steps], certified_in, finished)
     if any(step.state in ("mismatch", "none") for step in steps):
         reason = "The chain was decoded without this calibration or under another policy."
         return replace(found, sequence_certified=None, union_certified=None, reason=reason)
@@ -112,15 +112,20 @@ def _is_wide_at(step: Step, log_tau: float, vocabulary: int) -> bool:
     Each token that is not listed has at least ``tau`` of the probability that is left, which bounds their number.
     """
     tau = math.exp(log_tau)
-    inside = sum(row.log_support(step.certified_in) >= log_tau for row in step.candidates)
-    outside = [row for row in step.candidates if row.log_support(step.certified_in) < log_tau]
+    slack = 0.0 if step.bounds is None else max(step.bounds.slack)
+    inside = sum(row.log_support(step.certified_in) + slack >= log_tau for row in step.candidates)
+    outside = [row for row in step.candidates if row.log_support(step.certified_in) + slack < log_tau]
     if step.certified_in == "factual":
-        left = 1 - math.fsum(math.exp(row.log_p_factual) for row in step.candidates)
+        left = 1 - math.fsum(math.exp(row.log_p_factual) for row in step.candidates if "factual" not in row.at_most)
         return is_wide(inside + max(left, 0.0) / tau, 1.0, vocabulary)
     refused = [row for row in step.candidates if not row.certified]
-    between = sum(row.log_joint >= log_tau for row in refused)
-    left = 1 - step.certified_mass - math.fsum(math.exp(row.log_p_fused) for row in refused)
-    mass = 1 - math.fsum(math.exp(row.log_p_fused) for row in outside)
+    between = sum(row.log_joint + slack >= log_tau for row in refused)
+    # An upper bound is no probability that is known to be elsewhere.
+    rest, far = (
+        math.fsum(math.exp(row.log_p_fused) for row in rows if "fused" not in row.at_most)
+        for rows in (refused, outside)
+    )
+    left, mass = 1 - step.certified_mass - rest, 1 - far
     return is_wide(step.set_size + between + max(left, 0.0) / tau, mass, vocabulary)
 
 

@@ -193,11 +193,6 @@ def _support(loaded: Loaded, row: Candidate) -> float:
     return row.log_support("factual" if info_of(loaded.settings.policy).certified_in == "factual" else "both")
 
 
-def _is_known(step: Step, row: Candidate) -> bool:
-    """Whether the engine returned a token in the readings that certify it."""
-    return not {*row.at_most} & ({"factual"} if step.certified_in == "factual" else {"masked", "fused"})
-
-
 def _named(place: str, row: Candidate) -> str:
     return f"{place}, token {row.token!r} ({row.token_id})"
 
@@ -251,7 +246,7 @@ def check_certified(loaded: Loaded) -> Comparing:
             elif refuses_more:
                 allowed = row.certified and _support(loaded, row) >= step.log_tau - BOUNDARY
             elif step.state == "none" or abs(margin) > BOUNDARY:
-                allowed = step.state != "none" and margin >= 0 and (_is_known(step, row) or margin == math.inf)
+                allowed = step.state != "none" and margin >= 0 and (step.is_known(row) or margin == math.inf)
             yield same(_named(place, row), "whether it is certified", row.certified, allowed)
         if step.bounds is not None:
             least = sum(step.is_open(row) for row in step.candidates)
@@ -405,7 +400,7 @@ def check_ranges(loaded: Loaded) -> Comparing:
         yield same(place, "the set size", step.set_size, Within(low, high))
         yield same(place, "its numeric noise", noise, Within(low=least * (1 - BOUNDARY)))
         if not step.families and not _refuses_more(loaded):
-            margins = [_support(loaded, row) - step.log_tau for row in step.candidates if _is_known(step, row)]
+            margins = [_support(loaded, row) - step.log_tau for row in step.candidates if step.is_known(row)]
             yield from _check_listed(place, (low, high), margins, noise)
     return f"{ranges:,} ranges"
 
