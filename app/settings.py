@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import yaml
 from annotated_types import Ge, Le
 from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from typer.exceptions import TyperException
 
+from coft_core.model.served import ServedModel
 from coft_core.types import FAMILIES
 
 SHOWN = 80
@@ -19,6 +22,17 @@ SHOWN = 80
 DEVICE = r"^((auto|cpu)|(cuda|mps|xpu)(:\d+)?)$"
 FLOATING = r"^(auto|half|float|double|b?float\d\w*)$"
 OBJECT = r"\s*\{.*\}\s*"
+SERVED_VALUES = {
+    "name": "up to 64 letters, digits, dots, dashes and underscores",
+    "url": "an address such as http://gpu1:8000, without user, key or query",
+    "kind": "vllm or llama-server",
+    "key_env": "the name of an environment variable",
+    "context_length": "a whole number of at least 32",
+    "most_likely": "a whole number of at least 1",
+    "concurrency": "a whole number of at least 1",
+    "timeout": "a number of seconds above 0",
+}
+"""What an entry of ``COFT_SERVED`` may say."""
 FAMILY_NAMES = ("all", "protected", "none", *FAMILIES)
 
 
@@ -72,6 +86,8 @@ class Settings(BaseSettings):
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
         models: ``COFT_MODELS``: models that are loaded: names, folders with all below them, organisations of a hub as
             ``name/``, separated by commas; empty loads any.
+        served: ``COFT_SERVED``: models that servers compute, as a list in YAML or JSON, or a file with one; see
+            :class:`coft_core.ServedModel` for what each says. Reviewers choose them as ``served:<name>``.
         jobs_per_visitor: ``COFT_JOBS_PER_VISITOR``: jobs of one visitor that are at work or wait; 0 sets no limit.
         uploads_mb_per_hour: ``COFT_UPLOADS_MB_PER_HOUR``: megabytes that one visitor may upload within an hour; 0 sets
             no limit.
@@ -143,6 +159,7 @@ class Settings(BaseSettings):
     )
     max_upload_mb: int = Field(default=20, ge=1)
     models: str = ""
+    served: str = ""
     jobs_per_visitor: int = Field(default=16, ge=0)
     uploads_mb_per_hour: int = Field(default=1000, ge=0)
     disk_mb: int = Field(default=0, ge=0)
@@ -170,13 +187,30 @@ class Settings(BaseSettings):
         except ValidationError as error:
             lines = (_sentence(str(wrong["loc"][0]), wrong["input"], given) for wrong in error.errors())
             raise WrongSettingsError("\n".join(lines)) from None
+        if self.served:
+            _ = self.served_models
+
+    @cached_property
+    def served_models(self) -> dict[str, ServedModel]:
+        """Models that servers compute, by the name by which they are chosen."""
+        listed = _listed(self.served) if self.served else []
+        found: dict[str, ServedModel] = {}
+        for place, each in enumerate(listed, 1):
+            try:
+                model = ServedModel(**each)
+            except ValidationError as error:
+                raise WrongSettingsError("\n".join(_of_served(place, wrong) for wrong in error.errors())) from None
+            if model.title in found:
+                raise WrongSettingsError(f"COFT_SERVED lists {model.name!r} twice; give every model a name of its own.")
+            found[model.title] = model
+        return found
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """The usual model and those that are listed by name, without folders and organisations of a hub."""
+        """The usual model, those listed by name, without folders and organisations of a hub, and served ones."""
         listed = (part.strip() for part in self.models.split(","))
         named = (part for part in listed if part and not part.endswith("/") and not Path(part).is_absolute())
-        return tuple(dict.fromkeys((self.model, *named)))
+        return tuple(dict.fromkeys((self.model, *named, *self.served_models)))
 
     @property
     def largest_body(self) -> int:
@@ -202,6 +236,31 @@ def _sentence(name: str, value: object, given: Mapping[str, object]) -> str:
     """What is wrong with a setting: its name, its value and the values that are allowed."""
     said = f"--{name.replace('_', '-')}" if name in given else f"COFT_{name.upper()}"
     return f"{said} is {str(value)[:SHOWN]!r}; it must be {_allowed(Settings.model_fields[name])}."
+
+
+def _listed(text: str) -> list[dict[str, Any]]:
+    """The entries of a list in YAML or JSON, or of a file with one."""
+    try:
+        listed = yaml.safe_load(text if text.lstrip()[:1] in "[-{" else Path(text).expanduser().read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise WrongSettingsError(f"COFT_SERVED names a file that cannot be read ({text[:SHOWN]!r}: {error}).") from None
+    except yaml.YAMLError as error:
+        raise WrongSettingsError(f"COFT_SERVED is neither YAML nor JSON: {' '.join(str(error).split())}.") from None
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise WrongSettingsError("COFT_SERVED must be a list of models, each with name, url, kind and tokenizer.")
+    return [{str(name): value for name, value in each.items()} for each in listed]
+
+
+def _of_served(place: int, wrong: Any) -> str:
+    """What is wrong with an entry of ``COFT_SERVED``."""
+    where = f"Model {place} of COFT_SERVED"
+    name = str(wrong["loc"][0])
+    if wrong["type"] == "missing":
+        return f"{where} has no {name}; give it one."
+    if wrong["type"] == "extra_forbidden":
+        return f"{where} has {name!r}, which is not a setting; it may have {', '.join(ServedModel.model_fields)}."
+    # The value is not repeated: a key may have been put in the wrong place.
+    return f"The {name} of model {place} of COFT_SERVED is wrong; it must be {SERVED_VALUES.get(name, 'a text')}."
 
 
 def _allowed(field: FieldInfo) -> str:

@@ -21,6 +21,10 @@ class ModelLoadError(CoftError):
     """A model or its tokenizer cannot be loaded, or is not usable for two-branch decoding."""
 
 
+class EngineError(CoftError):
+    """A server that computes a model's logits does not answer, or not as it should; nothing of the step is kept."""
+
+
 class SentinelError(CoftError, ValueError):
     """The chosen sentinel is not exactly one token that round-trips in the model's tokenizer."""
 

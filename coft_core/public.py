@@ -25,6 +25,8 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import load_model
 from coft_core.model.noise import NumericNoise, noise_of
+from coft_core.model.served import ServedModel
+from coft_core.model.served_engine import load_served
 from coft_core.notebook import RunView, show
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
@@ -77,6 +79,7 @@ __all__ = [
     "Rollout",
     "Run",
     "RunView",
+    "ServedModel",
     "Shift",
     "Span",
     "SpanContribution",
@@ -103,6 +106,7 @@ __all__ = [
     "leave_one_out",
     "ledger_key",
     "load_model",
+    "load_served",
     "mask_prompt",
     "measure_overhead",
     "noise_of",

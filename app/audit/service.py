@@ -49,6 +49,7 @@ from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan
 from coft_core.decode.reread import with_logits
 from coft_core.effects import masked_words
+from coft_core.model.server_client import checking
 from coft_core.model.slots import rows_size
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
@@ -73,6 +74,15 @@ def neutral_words(settings: Settings) -> NeutralWords:
     return read_words(Path(settings.neutral_words)) if settings.neutral_words else shipped_words()
 
 
+class _Paused(BaseException):
+    """Ends the wait for a server; a step that is not there yet is taken when the chain goes on."""
+
+
+def _raise_if(stop: Event) -> None:
+    if stop.is_set():
+        raise _Paused
+
+
 class AuditService:
     """What a reviewer does with an audit."""
 
@@ -87,7 +97,7 @@ class AuditService:
         self._controls, self._words = services[KeptControls], neutral_words(settings)
         self._live = LiveBranches(services, self._planner, self._words)
         self._views = services[AuditViews]
-        self.model, self.loading, self.needs = self._host.describe, self._host.loading, self._host.needs
+        self.model, self.loading = self._host.describe, self._host.loading
         fitting = services[Fitting]
         self.fit, self.adopt = fitting.fit, fitting.adopt
         self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()
@@ -170,11 +180,19 @@ class AuditService:
             record, written = self._sessions.get(session_id), 0
             branch_id = self.branch(session_id, branch_id).id
             wanted = None if until is None else checked(until, record.certificate)
-            while not stop.is_set() and (step := self.step(session_id, branch_id, waiting)) is not None:
+            while (step := self._next_step(session_id, branch_id, waiting, stop)) is not None:
                 written += 1
                 yield step
                 if wanted is not None and met(wanted, step, written):
                     return
+
+    def _next_step(self, session_id: int, branch_id: int, waiting: Waiting | None, stop: Event) -> Step | None:
+        """A step, unless it is to stop; a server that has not answered by then is not waited for."""
+        try:
+            with checking(partial(_raise_if, stop)):
+                return None if stop.is_set() else self.step(session_id, branch_id, waiting)
+        except _Paused:
+            return None
 
     def chain_work(self, session_id: int, branch_id: int) -> Callable[[], WrittenChain]:
         """What writes the rest of a branch without storing it, which another process may do; see :meth:`take_chain`."""
@@ -290,9 +308,12 @@ class AuditService:
         with self._stoppable(self._comparing, session_id) as stop, closing(measuring_them):
             while not stop.is_set():
                 try:
-                    share = next(measuring_them)
+                    with checking(partial(_raise_if, stop)):
+                        share = next(measuring_them)
                 except StopIteration as end:
                     return cast("Controls", end.value)
+                except _Paused:
+                    return None
                 yield share
         return None
 

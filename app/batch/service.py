@@ -53,7 +53,7 @@ from coft_core.controls.measure import controls_of
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan
-from coft_core.errors import CalibrationMismatch, InvalidInputError, ModelLoadError
+from coft_core.errors import CalibrationMismatch, EngineError, InvalidInputError, ModelLoadError
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.masking import prompt_ids
 from coft_core.text.turns import framed
@@ -66,7 +66,7 @@ from db.types import JsonObject, NotFoundError
 TRIAL_STEPS = 8
 """Steps of an estimate's trial at most, the first one included."""
 
-OF_THE_WHOLE_BATCH = (CalibrationMismatch, ModelLoadError)
+OF_THE_WHOLE_BATCH = (CalibrationMismatch, EngineError, ModelLoadError)
 """Errors that every other row would meet as well."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from app.settings import Settings
@@ -10,6 +11,7 @@ from app.shared.errors import ServiceError
 from app.shared.visitors import present_account
 from app.shared.wiring import Services
 from coft_core.errors import ModelLoadError
+from coft_core.model.served import PREFIX
 from db.accounts import AccountRecord
 from db.database import Database
 from db.disk import DiskRepository
@@ -24,20 +26,26 @@ NOT_OFFERED = (
 
 
 class OfferedModels:
-    """Which models a server loads: all, or those that its settings list."""
+    """Which models a server loads: all, or those that its settings list, and of served ones only those listed."""
 
-    def __init__(self, listed: str) -> None:
-        """Read the list."""
+    def __init__(self, listed: str, served: Collection[str] = ()) -> None:
+        """Read the list; ``served`` are names of served models."""
         self._listed = [part.strip() for part in listed.split(",") if part.strip()]
+        self._served = tuple(served)
         self._folders = [Path(part).resolve() for part in self._listed if Path(part).is_absolute()]
 
     def require(self, name: str) -> None:
         """Refuse a model that is not offered, with the same sentence whether it exists or not."""
         if not self.offers(name):
-            raise ModelLoadError(NOT_OFFERED.format(name=name, offered=", ".join(self._listed)))
+            if name.startswith(PREFIX):
+                listed = ", ".join(self._served) or "none"
+                raise ModelLoadError(f"There is no served model {name!r} here; COFT_SERVED lists: {listed}.")
+            raise ModelLoadError(NOT_OFFERED.format(name=name, offered=", ".join((*self._listed, *self._served))))
 
     def offers(self, name: str) -> bool:
         """Whether a model is offered."""
+        if name.startswith(PREFIX):
+            return name in self._served
         if not self._listed:
             return True
         # A folder may be reached by another path, or by a link.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -25,17 +24,16 @@ from coft_core.model.group import BASE
 from coft_core.model.joint import JointForwards
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import DEMO, load_model
-from coft_core.model.loading import LoadingPhase, LoadingProgress, Needs
+from coft_core.model.loading import LoadingPhase, LoadingProgress
 from coft_core.model.memory_fit import fit_is_known, fit_of
 from coft_core.model.noise import model_noise
 from coft_core.model.packed import weights_text
+from coft_core.model.served import ServedModel
+from coft_core.model.served_engine import ServedEngine, load_served
 from coft_core.policies.base import Policy
 from coft_core.scorers.base import EMBEDDED, ToxicityScorer, load_scorer
 from coft_core.text.rendering import moment_of
 from coft_core.text.sentinel import default_sentence
-
-TOLD_BYTES = 10**9
-"""Weights from which on a terminal tells what a model needs: it takes a while until it is loaded."""
 
 
 class Loads:
@@ -44,18 +42,13 @@ class Loads:
     def __init__(self) -> None:
         self._phases: dict[str, LoadingPhase] = {}
         self._changed = Condition()
-        self.needs: dict[str, Needs] = {}
-        """What models will need that are being loaded, as soon as it is known."""
 
     def teller(self, name: str) -> LoadingProgress:
         """What is called when a phase of a model's loading begins."""
 
-        def tell(told: LoadingPhase | Needs) -> None:
-            if isinstance(told, Needs):
-                self.needs[name] = told
-                return
+        def tell(phase: LoadingPhase) -> None:
             with self._changed:
-                self._phases[name] = told
+                self._phases[name] = phase
                 self._changed.notify_all()
 
         return tell
@@ -76,7 +69,6 @@ class Loads:
         """Forget a model's phase, once it is loaded or cannot be."""
         with self._changed:
             self._phases.pop(name, None)
-            self.needs.pop(name, None)
 
     def _next(self, name: str, seen: LoadingPhase | None, loaded: Future[object]) -> LoadingPhase | None:
         """Wait until the phase is another one than was seen, or loading has ended."""
@@ -91,6 +83,8 @@ class Loads:
 
 def where_it_runs(places: tuple[str, ...], quantization: str) -> str:
     """One line on where a model runs."""
+    if "server" in places:
+        return "Ready on a server"
     accelerators = sum(not place.startswith(("cpu", "disk")) for place in places)
     parts = [] if not accelerators else ["the GPU" if accelerators == 1 else f"{accelerators} GPUs"]
     processes = sum(place.startswith("cpu") for place in places)
@@ -116,10 +110,12 @@ class ModelHost:
         faster_steps: Literal["on", "off"] = "off",
         budget: MemoryBudget | None = None,
         offered: OfferedModels | None = None,
+        served: Mapping[str, ServedModel] | None = None,
     ) -> None:
         """Remember how to load; nothing is loaded yet."""
+        self._served = served or {}
         self._faster_steps = faster_steps
-        self._offered = offered or OfferedModels("")
+        self._offered = offered or OfferedModels("", self._served)
         self._options, self._loads = dict(options or {}), Loads()
         self._device, self._dtype = device, dtype
         self._capacity = capacity
@@ -160,7 +156,8 @@ class ModelHost:
             options=settings.placement,
             faster_steps=faster_steps,
             budget=MemoryBudget(settings.kv_memory_mb),
-            offered=OfferedModels(settings.models),
+            offered=OfferedModels(settings.models, settings.served_models),
+            served=settings.served_models,
         )
 
     def get(self, name: str) -> LanguageModel:
@@ -171,10 +168,6 @@ class ModelHost:
         """Load the model of this name if need be, and tell of each phase as it begins."""
         if self.loaded(name) is None:
             yield from self._loads.watch(name, lambda: self.get(name))
-
-    def needs(self, name: str) -> Needs | None:
-        """What a model will need that is being loaded on the processor; None where that is not known yet."""
-        return self._loads.needs.get(name)
 
     def further(self, policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
         """The models that a policy runs beside the audited one, by the name that it has for them."""
@@ -219,16 +212,16 @@ class ModelHost:
     def _load(self, name: str, where: LRUCache[str, LanguageModel]) -> LanguageModel:
         told = self._loads.teller(name)
 
-        def tell(begun: LoadingPhase | Needs) -> None:
+        def tell(phase: LoadingPhase) -> None:
             # Until its weights are read a model may turn out not to be there; nobody else's goes for such a name. Then
             # what has to go goes first, since two large models may not fit beside each other.
-            if begun is LoadingPhase.WEIGHTS:
+            if phase is LoadingPhase.WEIGHTS:
                 self._make_room(where)
-            if isinstance(begun, Needs) and begun.weight_bytes >= TOLD_BYTES and sys.stderr.isatty():
-                print(f"{name} is being loaded. {begun.text}", file=sys.stderr)
-            told(begun)
+            told(phase)
 
         try:
+            if (served := self._served.get(name)) is not None:
+                return load_served(served, progress=tell)
             model = self._loader(name, device=self._device, dtype=self._dtype, progress=tell, **self._options)
             if self._faster_steps == "on":
                 tell(LoadingPhase.WARM_UP)
@@ -282,11 +275,11 @@ class ModelHost:
         with nullcontext() if fit_is_known(model) else self.turn():
             fit = fit_of(model)
         kept = KeptMemory(BASE, fit.kind, fit.reason, 0, fit.joins)
-        noise = model_noise(model).text
-        return (
-            f"{_prompts(model)}Computes in {model.dtype_name}{_steps_note(model)}. Keys and values: {kept.text}. "
-            f"Log-probabilities agree within {noise}."
-        )
+        noise = f"Log-probabilities agree within {model_noise(model).text}."
+        if isinstance(engine := model.engine, ServedEngine):
+            return f"{_prompts(model)}{engine.note} {noise}"
+        steps = f"Computes in {model.dtype_name}{_steps_note(model)}."
+        return f"{_prompts(model)}{steps} Keys and values: {kept.text}. {noise}"
 
 
 def _prompts(model: LanguageModel) -> str:
@@ -309,4 +302,6 @@ def label_of(model: LanguageModel) -> str:
     count = model.parameter_count
     size = f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
     name = model.name if "/" not in model.name else Path(model.name).name
+    if not count:
+        return name
     return f"{name} · {size}" + (", embedded" if model.name == DEMO else "")

@@ -22,6 +22,7 @@ from app.settings import Settings
 from app.shared.errors import JobCancelled, ServiceError
 from app.shared.visitors import is_own, owner_words, present
 from app.shared.wiring import Services
+from coft_core.model.server_client import checking
 from db.database import Database
 from db.jobs import INTERRUPTED, RESUMED_AS, UNFINISHED, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
@@ -377,7 +378,8 @@ class JobService:
             if context.stop.is_set():
                 raise JobCancelled
             self._jobs.start(context.job_id)
-            result = function(context)
+            with checking(context.check_cancelled):
+                result = function(context)
             if handle.lost:
                 raise JobCancelled
             stored = None if result is None else dict(result)

@@ -109,7 +109,8 @@ class Bench:
         self._settings = settings = Settings(**told)
         self._host = ModelHost(
             settings.device, settings.dtype, MODELS_HELD, loader, settings.placement, settings.faster_steps,
-            MemoryBudget(settings.kv_memory_mb), OfferedModels(settings.models),
+            MemoryBudget(settings.kv_memory_mb), OfferedModels(settings.models, settings.served_models),
+            settings.served_models,
         )  # fmt: skip
 
     def greeted(self) -> str:

@@ -58,7 +58,7 @@ class ModelShelf:
     def list(self) -> Shelf:
         """The models: the embedded one, those of the settings, and those that were used here."""
         calibrations = self._calibrations.list()
-        offered = OfferedModels(self._settings.models)
+        offered = OfferedModels(self._settings.models, self._settings.served_models)
         used = {name for name, _ in self._library.choices().models} | {run.model for run in calibrations}
         names = self._configured()
         names |= dict.fromkeys(sorted(used - names.keys()), "used here")
@@ -78,6 +78,7 @@ class ModelShelf:
                 found |= {str(file.parent): f"folder {part}" for file in sorted(Path(part).glob("**/config.json"))}
             elif not part.endswith("/"):
                 found[part] = "COFT_MODELS"
+        found |= dict.fromkeys(self._settings.served_models, "COFT_SERVED")
         return {**found, DEMO: "embedded"}
 
     def _known(self, name: str, source: str, calibrations: tuple[CalibrationRecord, ...]) -> KnownModel:

@@ -24,6 +24,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import DriftReport
 from coft_core.effects import masked_words, named, visible
 from coft_core.messages import Catalogue, catalogue
+from coft_core.model.served import weights_seen
 from coft_core.types import Step
 from db.audits import SessionRecord
 
@@ -105,7 +106,7 @@ def formal_session(
             changed=record.updated_at,
         ),
         log=audited.tell("eu12.log_answer", entries=len(report.log), head=report.log_head),
-        digests={"weights": digests["model_weights"]}
+        digests={f"{_served(record)}weights": digests["model_weights"]}
         | {name: digests[name] for name in ("tokenizer", "fingerprint", "calibration", "steps", "prompt")},
         check=audited.tell("eu12.check_one", id=record.id),
     )  # fmt: skip
@@ -134,7 +135,7 @@ def formal_batch(
         audited,
         events=audited.tell("eu12.events_batch", steps=len(steps), sessions=len(sessions), begun=batch.created_at),
         log=audited.tell("eu12.log_batch", entries=sum(len(data.log) for data in sessions)),
-        digests={"weights": weights, "tokenizer": tokenizer, "sessions": sessions_digest(sessions)},
+        digests={f"{_served(first)}weights": weights, "tokenizer": tokenizer, "sessions": sessions_digest(sessions)},
         check=audited.tell("eu12.check_batch"),
     )
     subject = audited.tell(
@@ -154,7 +155,7 @@ def _page(audited: Audited, subject: str, annexes: Sequence[Annex], prompt: str 
         "date": statement.day.isoformat(),
         "question": visible(statement.question.strip()) or not_given,
         "subject": subject,
-        "model": audited.tell("page.model_value", **_model(record)),
+        "model": audited.tell(f"page.{_served(record)}model_value", **_model(record)),
         "method": _method(settings_from_json(record.policy_settings["settings"]), say),
     }
     if prompt is not None:
@@ -188,6 +189,11 @@ def _method(settings: AuditSettings, say: Catalogue) -> str:
     parts += [say.say(f"method.{settings.mask_layout}")] if len(info.layouts) > 1 else []
     parts += [say.say("method.lam", value=say.number(settings.lam))] if info.fuses else []
     return ", ".join(part for part in [*parts, parameters_line(settings)] if part)
+
+
+def _served(record: SessionRecord) -> str:
+    """What the names of messages begin with that are about a served model."""
+    return "" if weights_seen(record.fingerprint.get("weights")) else "served_"
 
 
 def _model(record: SessionRecord) -> dict[str, str]:

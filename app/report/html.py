@@ -23,11 +23,13 @@ from app.shared.thinking import thinking_sentence, thinking_view
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK
 from coft_core.messages import catalogue
+from coft_core.model.served import weights_seen
 from coft_core.text.rendering import moment_of
 from coft_core.types import Certificate, Span, Step
 from db.audits import SessionRecord
 from db.verdicts import Target
 
+NOT_SEEN = "A server computed the model, and its weights were not seen: the digest is of what the server says of it."
 TALLEST_BAR = 13
 _PIXELS_PER_LOG = 10.0
 
@@ -201,6 +203,7 @@ def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> li
         calibration += f", risk level alpha {report.thresholds.alpha:g}"
     return [
         ("Model", f"{record.policy_settings['model_label']}, revision {record.model_revision}"),
+        *(() if weights_seen(record.fingerprint.get("weights")) else (("Weights", NOT_SEEN),)),
         ("Policy", method_line(settings)),
         *((("Method", about),) if (about := policy_about(settings.policy)) else ()),
         ("Calibration", calibration),

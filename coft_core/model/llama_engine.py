@@ -35,14 +35,6 @@ F32, F16 = 0, 1
 WHOLE_DIGEST_BYTES = 512 << 20
 """Bytes above which only samples of a file count in its digest."""
 SAMPLES, SAMPLE_BYTES = 4096, 1 << 14
-TRIED = (
-    "The nurse finished rounds and then he prepared the reports.",
-    "Résumé: 12 years, naïve café — “quoted”, 3.5 % of £1,200",
-    "  two  spaces\nand\ta new line\n\n",
-    "日本語と한국어 и кириллица, العربية 🙂",
-    "don't WE'LL they've I'm x=y+1; def f(a):\n    return a",
-)
-"""Texts on which both tokenizers must agree."""
 
 
 def llama_cpp(name: str) -> Any:
@@ -315,17 +307,6 @@ def file_digest(path: Path) -> str:
                 file.seek(max(size - SAMPLE_BYTES, 0) * sample // (SAMPLES - 1))
                 digest.update(file.read(SAMPLE_BYTES if sampled else size))
     return f"{'sampled' if sampled else 'sha256'}:{digest.hexdigest()}"
-
-
-def require_same_tokens(name: str, engine: LlamaEngine, tokenizer: Any) -> None:
-    """Refuse a file whose tokens transformers finds elsewhere in a text than llama.cpp does."""
-    for text in TRIED:
-        ours, theirs = tokenizer.encode(text, add_special_tokens=False), engine.encode(text)
-        if ours != theirs:
-            raise ModelLoadError(
-                f"{name!r} cannot be audited: transformers and llama.cpp make different tokens of {text!r} "
-                f"({len(ours)} and {len(theirs)}), so that marked words could not be found; load its safetensors."
-            )
 
 
 def gguf_file(name: str) -> Path | None:

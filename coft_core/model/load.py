@@ -23,9 +23,8 @@ from coft_core.model.language_model import (
     tokenizer_digest,
     weights_digest,
 )
-from coft_core.model.llama_engine import LlamaEngine, file_digest, gguf_file, llama_cpp, require_same_tokens
+from coft_core.model.llama_engine import LlamaEngine, file_digest, gguf_file, llama_cpp
 from coft_core.model.loading import LoadingPhase, LoadingProgress, explain
-from coft_core.model.needs import needs_of, read_bandwidth
 from coft_core.model.noise import measure_noise
 from coft_core.model.packed import PACKED_BYTES, pack_linears
 from coft_core.model.placement import Placement, checkpoint_quantization, input_device, places
@@ -39,6 +38,7 @@ from coft_core.model.requirements import (
     require_independent_rows,
     require_offsets,
     require_possible_size,
+    require_same_tokens,
     require_same_vocabulary,
     require_steps,
     require_whole_files,
@@ -101,7 +101,7 @@ def load_model(
         snapshot_bytes: Bytes of copies of states that one batch of branches holds at most, where layers keep states.
         trusted: Names of models, as they are given here, that may run code of their own, with all rights of this
             program; others never do, and nobody is asked.
-        progress: Told of each phase as it begins, and before the weights are read of what a processor will need.
+        progress: Told of each phase as it begins.
 
     Raises:
         ModelLoadError: The model cannot be had, held or decoded step by step, or the choices of where and how to hold
@@ -116,7 +116,7 @@ def load_model(
         return _load_gguf(file, name_or_path, placement, chat, told)
     where: dict[str, Any] = {
         "revision": revision or "main",
-        "local_files_only": _only_local(source, revision),
+        "local_files_only": only_local(source, revision),
         # Said outright: left open, transformers asks on the terminal whether a checkpoint's own code may run.
         "trust_remote_code": name_or_path in trusted,
     }
@@ -130,8 +130,6 @@ def load_model(
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
         require_offsets(name_or_path, tokenizer)
         require_whole_files(name_or_path, source)
-        if placed.get("device_map") == {"": torch.device("cpu")} and not where["trust_remote_code"]:
-            told(needs_of(config, placed, packed_bytes, read_bandwidth()))
         told(LoadingPhase.WEIGHTS)
         loaded: Any = loader_of(config).from_pretrained(
             source, use_safetensors=True, output_loading_info=True, **placed, **where
@@ -287,7 +285,7 @@ def _folder(name_or_path: str) -> str | None:
     return str(path) if isinstance(config, dict) and not DESCRIBING.isdisjoint(config) else None
 
 
-def _only_local(source: str, revision: str | None) -> bool:
+def only_local(source: str, revision: str | None) -> bool:
     """Ask the hub once, quickly: without it every file would be tried again and again before the cache is read."""
     if os.path.isdir(source):  # Of a name that is too long for a path it says no.
         return True

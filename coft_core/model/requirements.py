@@ -158,6 +158,27 @@ def require_offsets(name: str, tokenizer: Any) -> None:
         )
 
 
+TRIED = (
+    "The nurse finished rounds and then he prepared the reports.",
+    "Résumé: 12 years, naïve café — “quoted”, 3.5 % of £1,200",
+    "  two  spaces\nand\ta new line\n\n",
+    "日本語と한국어 и кириллица, العربية 🙂",
+    "don't WE'LL they've I'm x=y+1; def f(a):\n    return a",
+)
+"""Texts on which both tokenizers must agree."""
+
+
+def require_same_tokens(name: str, engine: Any, tokenizer: Any) -> None:
+    """Refuse an engine that makes other tokens of a text than the tokenizer in which marked words are found."""
+    for text in TRIED:
+        ours, theirs = tokenizer.encode(text, add_special_tokens=False), engine.encode(text)
+        if ours != theirs:
+            raise ModelLoadError(
+                f"{name!r} cannot be audited: transformers and {engine.title} make different tokens of {text!r} "
+                f"({len(ours)} and {len(theirs)}), so that marked words could not be found; load its safetensors."
+            )
+
+
 def output_width(name: str, module: Any) -> int:
     """The number of tokens that a model's logits are over."""
     head = module.get_output_embeddings()

@@ -7,6 +7,7 @@ import coft_core as cc
 from coft_core.errors import InvalidInputError, ModelLoadError
 from coft_core.model.branches import BranchBatch, BranchSpec
 from coft_core.model.group import BranchGroup
+from coft_core.model.requirements import require_same_tokens
 
 pytest.importorskip("llama_cpp", reason="llama.cpp is not installed (requirements-llama.txt)")
 pytest.importorskip("gguf", reason="gguf is not installed (requirements-llama.txt)")
@@ -112,9 +113,9 @@ def test_what_reads_inside_a_model_says_that_llama_cpp_does_not_show_it(served):
 
 
 def test_a_file_whose_tokenizers_disagree_is_refused_with_an_example(served):
-    from coft_core.model.llama_engine import require_same_tokens
-
     class Shifted:
+        title = "llama.cpp"
+
         def encode(self, text):
             return [token + 1 for token in served.engine.encode(text)]
 
