@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.prompts.words import Message
+from app.shared.bounds import ends_of
 from app.shared.format import count, factor_text, plural, quoted, shown_token
 from app.shared.format import listed as listed_words
 from app.shared.kept_controls import step_said
 from coft_core.controls.result import Controls, Effects, Evidence, FamilyControls
 from coft_core.effects import named
 from coft_core.messages import catalogue
-from coft_core.types import Step
+from coft_core.types import Candidate, Step
 
 MOST_WORDS = 3
 LEAST = 0.02
@@ -36,6 +37,8 @@ class MovedWord:
     shown: float
     masked: float
     token_id: int = -1
+    # The readings of which only the most likely tokens came back, without this one.
+    at_most: tuple[str, ...] = ()
 
     @property
     def moved(self) -> float:
@@ -46,13 +49,22 @@ class MovedWord:
     def factor(self) -> tuple[str, str]:
         """How many times likelier it is, and the words for it."""
         factor = factor_text(math.log(self.shown / self.masked)) if self.shown and self.masked else None
-        return (factor or "1.0", "times likelier" if self.moved > 0 else "times less likely")
+        least = "at least " if self.at_most else ""
+        return (f"{least}{factor or '1.0'}", "times likelier" if self.moved > 0 else "times less likely")
+
+
+def _nearest(step: Step, row: Candidate) -> tuple[float, float]:
+    """A candidate's probabilities in both readings, so that they differ by no more than is certain."""
+    (low, high), (masked_low, masked_high) = (ends_of(step, row, view) for view in ("factual", "masked"))
+    if low >= masked_high:
+        return math.exp(low), math.exp(masked_high)
+    return (math.exp(high), math.exp(masked_low)) if high <= masked_low else (math.exp(masked_low),) * 2
 
 
 def moved_words(step: Step) -> tuple[MovedWord, ...]:
     """The words among a step's candidates that move most, the largest first; signs and special tokens are not words."""
     words = [
-        MovedWord(row.token, math.exp(row.log_p_factual), math.exp(row.log_p_masked), row.token_id)
+        MovedWord(row.token, *_nearest(step, row), row.token_id, row.at_most)
         for row in step.candidates
         if any(map(str.isalnum, row.token)) and not (row.token.startswith("<") and row.token.endswith(">"))
     ]
@@ -66,7 +78,7 @@ def strongest(steps: Sequence[Step], refers: Callable[[str], bool]) -> Step | No
     """
 
     def move(step: Step) -> float:
-        return sum(abs(math.exp(row.log_p_factual) - math.exp(row.log_p_masked)) for row in step.candidates)
+        return sum(abs(shown - masked) for shown, masked in (_nearest(step, row) for row in step.candidates))
 
     ranked = sorted(steps, key=move, reverse=True)
     return next((step for step in ranked if (words := moved_words(step)) and not refers(words[0].token)), None)
@@ -147,6 +159,7 @@ def finding_message(
                 "shown": round(word.shown, 4),
                 "masked": round(word.masked, 4),
                 "band": bands.get(word.token),
+                "most": ["shown" if view == "factual" else view for view in word.at_most],
             }
             for word in sorted(enough(step), key=lambda word: -word.shown)
         ],

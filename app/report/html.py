@@ -25,7 +25,7 @@ from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK
 from coft_core.messages import catalogue
 from coft_core.model.served import weights_seen
 from coft_core.text.rendering import moment_of
-from coft_core.types import Certificate, Span, Step
+from coft_core.types import VIEWS, Certificate, Span, Step
 from db.audits import SessionRecord
 from db.verdicts import Target
 
@@ -155,9 +155,7 @@ def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
     return {
         "step": str(step.index + 1),
         "token": words.printable_token(step.token),
-        "factual": probability(math.exp(step.log_p_factual), words.DIGITS),
-        "masked": probability(math.exp(step.log_p_masked), words.DIGITS),
-        "fused": probability(math.exp(step.log_p_fused), words.DIGITS),
+        **{view: words.shown(step, view) for view in VIEWS},
         "tau": table_threshold(words.tau_of(step)),
         "status": words.status_word(step),
         "size": set_size(step) if limited else _open_size(step),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from app.report.document import ReportPart, SummaryPart
+from app.shared.bounds import decided_sentence, emitted, is_open_ended, shown_probability
 from app.shared.format import listed, probability, shown_token, times_likelier
 from app.shared.policies import info_of
 from app.shared.step_words import has_threshold
@@ -77,6 +78,8 @@ def step_sentence(step: Step, policy: str = "coft") -> str:
     elif step.fallback:
         where = "in the prompt as typed" if factual else "in both readings"
         sentence = f"Threshold missed, fallback: no token reached it {where}."
+    elif status_word(step) == "undecided":
+        sentence = "Whether the threshold holds is undecided."
     elif not step.certified:
         sentence = f"Threshold missed: {joint}, threshold {tau}."
     else:
@@ -87,7 +90,8 @@ def step_sentence(step: Step, policy: str = "coft") -> str:
         same = step.policy_token_id == step.token_id
         forced = " Forced by the reviewer"
         forced += "; the policy would have written the same." if same else f" instead of {_quoted(step.policy_token)}."
-    return f"{sentence}{forced} {_capital(times_likelier(step.diagnostics.log_ratio))}."
+    moved = "How much likelier is not known" if is_open_ended(step) else times_likelier(step.diagnostics.log_ratio)
+    return " ".join(filter(None, [f"{sentence}{forced} {_capital(moved)}.", decided_sentence(step)]))
 
 
 def status_word(step: Step) -> str:
@@ -98,8 +102,17 @@ def status_word(step: Step) -> str:
     if step.fallback:
         return "missed, fallback"
     if not step.certified:
-        return "missed"
+        row = emitted(step)
+        return "undecided" if row is not None and step.is_open(row) else "missed"
     return "held" if step.state == "calibrated" else "borrowed, held"
+
+
+def shown(step: Step, view: str) -> str:
+    """The probability of a step's token in a view."""
+    row = emitted(step)
+    if row is None:
+        return probability(math.exp(getattr(step, f"log_p_{view}")), DIGITS)
+    return shown_probability(step, row, view, DIGITS)
 
 
 def chosen(step: Step) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.shared.audits import FAMILY_NAMES, SENSITIVE
+from app.shared.bounds import decided_sentence, emitted, ends_of, is_open_ended, shown_probability, shown_support
 from app.shared.format import (
     MOST_DIGITS,
     digits_for,
@@ -26,17 +27,20 @@ from coft_core.conformal.informative import BY_CONSTRUCTION, silence
 from coft_core.effects import effect_sentence
 from coft_core.messages import catalogue
 from coft_core.model.noise import NumericNoise
-from coft_core.types import Candidate, Certificate, FamilyStep, Step
+from coft_core.types import VIEWS, Candidate, Certificate, FamilyStep, Step
 
 
 def factual_overruled(step: Step) -> bool:
     """Whether the token that the factual view likes best was not certified, where there is a threshold at all."""
-    return step.state != "none" and bool(step.candidates) and not step.candidates[0].certified
+    first = step.candidates[0] if step.candidates and step.state != "none" else None
+    return first is not None and not first.certified and not step.is_open(first)
 
 
 def fused_overruled(step: Step) -> bool:
     """Whether certification refused the likeliest fused token of a step while another one was certified."""
-    refused = max((c.log_p_fused for c in step.candidates if not c.certified), default=-math.inf)
+    refused = max(
+        (c.log_p_fused for c in step.candidates if not c.certified and not step.is_open(c)), default=-math.inf
+    )
     accepted = max((c.log_p_fused for c in step.candidates if c.certified), default=math.inf)
     return refused > accepted
 
@@ -86,7 +90,14 @@ THRESHOLD_STATES = {
 def finding(step: Step, masked: Sequence[str]) -> str:
     """How the token's probability differs between the two readings, in one sentence with both."""
     seen, hidden = probability(math.exp(step.log_p_factual)), probability(math.exp(step.log_p_masked))
-    return effect_sentence(step.diagnostics.log_ratio, masked, seen, hidden, catalogue("en"))
+    row = emitted(step)
+    if row is None or not row.at_most:
+        return effect_sentence(step.diagnostics.log_ratio, masked, seen, hidden, catalogue("en"))
+    if is_open_ended(step):
+        return "How the marked words move this token is not known: a reading did not return it."
+    seen, hidden = (shown_probability(step, row, view, 2) for view in ("factual", "masked"))
+    sentence = effect_sentence(step.diagnostics.log_ratio, masked, seen, hidden, catalogue("en"))
+    return f"{sentence} This is the least that it can be."
 
 
 def family_rows(step: Step, digits: int) -> list[dict[str, str]]:
@@ -200,6 +211,8 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
     if step.state == "uninformative":
         return ("Not certified in any useful sense:", f"{silence(step.log_tau)}.")
     if step.forced and not step.certified:
+        if (row := emitted(step)) is not None and step.is_open(row):
+            return ("You forced a token of which this is undecided:", "it may or may not be certified.")
         if step.certified_in == "factual":
             return ("You forced a token that is not certified:", f"{_as_typed(step, digits)}.")
         below = "masked" if step.log_p_masked <= step.log_p_fused else "fused"
@@ -211,7 +224,7 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
     if step.fallback:
         return (
             "Fallback:",
-            f"no token {_enough(step)}, so the likeliest one was written. Nothing is certified here.",
+            f"no token {_enough(step)}{_surely(step)}, so the likeliest one was written. Nothing is certified here.",
         )
     if step.state == "inherited":
         return ("A borrowed threshold held:", "no calibration data at this position.")
@@ -231,6 +244,7 @@ def hint(step: Step, digits: int) -> str:
         sentences.append("The threshold is borrowed from another position.")
     if step.forced and step.policy_token_id != step.token_id:
         sentences.append(f"Left alone, the policy would have written {quoted(step.policy_token)}.")
+    sentences.append(decided_sentence(step))
     return " ".join(filter(None, sentences))
 
 
@@ -240,7 +254,8 @@ def _support(step: Step, digits: int) -> str:
     if not has_threshold(step):
         return ""
     if step.set_size == 0:
-        best = max(math.exp(candidate.log_support(step.certified_in)) for candidate in step.candidates)
+        known = [math.exp(row.log_support(step.certified_in)) for row in step.candidates if step.is_known(row)]
+        best = max(known, default=0.0)
         if step.certified_in == "factual" and best >= math.exp(step.log_tau):
             return "Tokens reach the threshold; the method refuses them by a limit of its own."
         name = "probability as typed" if step.certified_in == "factual" else "lower probability"
@@ -249,6 +264,10 @@ def _support(step: Step, digits: int) -> str:
         sentence = _as_typed(step, digits)
         return f"{sentence[0].upper()}{sentence[1:]}."
     return f"Lower probability {probability(math.exp(step.log_support), digits)}; needed {tau}."
+
+
+def _surely(step: Step) -> str:
+    return " for certain" if step.bounds is not None and step.bounds.undecided else ""
 
 
 def _enough(step: Step) -> str:
@@ -261,8 +280,8 @@ def _enough(step: Step) -> str:
 
 def _as_typed(step: Step, digits: int) -> str:
     """The probability as typed against the threshold, or that something else decided of the token."""
-    emitted = next((row for row in step.candidates if row.token_id == step.token_id), None)
-    accepted = emitted is not None and emitted.certified
+    row = emitted(step)
+    accepted = row is not None and row.certified
     if accepted == (step.log_p_factual >= step.log_tau) or abs(step.log_p_factual - step.log_tau) <= ROUNDING:
         side = "reaches" if accepted else "is under"
         shown = probability(math.exp(step.log_p_factual), digits)
@@ -274,10 +293,14 @@ def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str,
     """The four figures under the chart: name, value, what it means. Without ``noise`` no token is at its threshold."""
     ratio = step.diagnostics.log_ratio
     mass, meaning = probability(step.certified_mass), "of the fused probability"
+    if step.bounds is not None:
+        mass, meaning = f"≥ {mass}", "of the fused probability, on what is certain"
     if step.state == "none":
         mass, meaning = "none", "nothing is certified"
     return [
-        ("Sensitivity", signed(ratio), times_likelier(ratio)),
+        ("Sensitivity", "none", "not known")
+        if is_open_ended(step)
+        else ("Sensitivity", signed(ratio), times_likelier(ratio)),
         ("How much masking shifts the choice", *_variation(step)),
         _set_fact(step, noise),
         ("Certified mass", mass, meaning),
@@ -322,7 +345,6 @@ SHOWN_ROWS = 10
 CERTIFIED_ROWS = 16
 """Candidates among which a card also holds those that are certified."""
 
-VIEWS = ("factual", "masked", "fused")
 HEAT_SLOT = 12
 """Highest sensitivity bar, in pixels."""
 
@@ -473,10 +495,10 @@ def _row(step: Step, candidate: Candidate, digits: int) -> dict[str, Any]:
     return {
         "id": candidate.token_id,
         "t": candidate.token,
-        "f": probability(math.exp(candidate.log_p_factual), digits),
-        "m": probability(math.exp(candidate.log_p_masked), digits),
-        "x": probability(math.exp(candidate.log_p_fused), digits),
-        "j": probability(math.exp(candidate.log_support(step.certified_in)), digits),
+        "f": shown_probability(step, candidate, "factual", digits),
+        "m": shown_probability(step, candidate, "masked", digits),
+        "x": shown_probability(step, candidate, "fused", digits),
+        "j": shown_support(step, candidate, digits),
         "mark": mark,
         "why": why,
         "act": ("forced" if step.forced else "taken") if chosen else "",
@@ -488,11 +510,10 @@ def _row_status(step: Step, candidate: Candidate) -> tuple[str, str]:
         return candidate_status(step, candidate)
     if not has_threshold(step):
         return ("open", "no τ")
-    if step.certified_in == "factual":
-        views = [("factual", candidate.log_p_factual)]
-    else:
-        views = [("masked", candidate.log_p_masked), ("fused", candidate.log_p_fused)]
-    short = [name for name, value in views if value < step.log_tau]
+    if step.is_open(candidate):
+        return ("open", "undecided")
+    views = ("factual",) if step.certified_in == "factual" else ("masked", "fused")
+    short = [view for view in views if ends_of(step, candidate, view)[1] < step.log_tau]
     if short:
         return ("out", f"{'both' if len(short) == 2 else short[0]} < τ")
     if step.certified_in == "factual" and not candidate.certified:

@@ -78,7 +78,7 @@ const candidates = {
   numbers: ({ card }) => ({
     caption: `Candidates of step ${card.i + 1}`,
     head: [["Token", "mono"], ["Factual", "n"], ["Masked", "n"], ["Fused", "n"], ["Certified"]],
-    rows: card.rows.map((row, at) => [shown(row.t), ...card.p.map((values) => values[at]), row.why]),
+    rows: card.rows.map((row, at) => [shown(row.t), ...[row.f, row.m, row.x].map((text, view) => (/[≤–]/.test(text) ? text : card.p[view][at])), row.why]),
   }),
 };
 

@@ -33,7 +33,9 @@ document.addEventListener("click", (event) => {
 /* ---- the finding ---- */
 /* where comparable words in the marked word's place put the probability */
 const band = (word) => (word.band ? html`<span class="band" style=${`left:${word.band[0] * 100}%;width:${(word.band[1] - word.band[0]) * 100}%`}></span>` : nothing);
-const bar = (word, view) => html`<span class=${`track ${view}`}>${band(word)}<i class=${view === "masked" || found.sentence.some(([, strong]) => strong) ? "hot" : ""} style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${percent(word[view])}</b>`;
+/* of a word that did not come back only the most is known */
+const told = (word, view) => `${word.most.includes(view) ? "≤ " : ""}${percent(word[view])}`;
+const bar = (word, view) => html`<span class=${`track ${view}`}>${band(word)}<i class=${view === "masked" || found.sentence.some(([, strong]) => strong) ? "hot" : ""} style=${`width:${word[view] * 100}%`}></i></span><b class="tnum">${told(word, view)}</b>`;
 const row = (word) => html`<span class="word mono">${word.t}</span><span class="pair">${bar(word, "shown")}<span class="hint">with ${found.marks}</span>${bar(word, "masked")}<span
   class="hint">with it masked</span></span>`;
 /* the words of both texts from where they part */
@@ -48,7 +50,7 @@ const render = (state) => {
   draw(find(".sentence"), found.sentence.map(([words, strong]) => (strong ? html`<em>${words}</em>` : words)));
   find(".after").textContent = found.words.length ? `The next word after “… ${found.after}”, as the model alone would choose it.` : "";
   draw(find(".moved"), found.words.map(row));
-  find(".moved").setAttribute("aria-label", found.words.map((word) => `${word.t}: ${percent(word.shown)} with ${found.marks}, ${percent(word.masked)} with it masked`).join("; "));
+  find(".moved").setAttribute("aria-label", found.words.map((word) => `${word.t}: ${told(word, "shown")} with ${found.marks}, ${told(word, "masked")} with it masked`).join("; "));
   draw(find(".texts"), html`<div><dt>The model alone</dt><dd>${text(found.alone, coft)}</dd></div><div><dt>With ${state.method || "COFT"}</dt><dd>${text(coft, found.alone)}</dd></div>`);
   find(".same").hidden = false;
   draw(find(".answers"), found.compared.map(([title, said]) => html`<div><h3>${title}</h3><p class="muted">${said}</p></div>`));

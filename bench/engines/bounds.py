@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,8 +28,12 @@ SETTINGS = (
 def measured(quick: bool) -> dict[str, Any]:
     """Chains of the embedded model under its shipped calibration, each step also from its most likely tokens only."""
     model, calibration = cc.load_model("demo", device="cpu", dtype="float32"), shipped()
-    chains = list(written(model, cc.CoftPolicy(calibration=calibration), prompts()[: 20 if quick else 800]))
-    return {
+    own, found, chains = cc.CoftPolicy(calibration=calibration), {}, list[Tensor]()
+    for name, texts in prompts().items():
+        of_set = list(written(model, own, texts[: 5 if quick else 220]))
+        found[name] = compared(of_set, own)
+        chains += of_set
+    return found | {
         f"lambda {lam:g}, temperature {temperature:g}, alpha {alpha:g}": compared(
             chains, cc.CoftPolicy(lam, calibration.read(alpha=alpha), temperature=temperature)
         )
@@ -41,12 +46,14 @@ def shipped() -> cc.Calibration:
     return cc.Calibration.load(assets_path("models/demo") / "calibration.zip")
 
 
-def prompts() -> list[str]:
-    """Prompts of the samples."""
-    found: list[str] = []
+def prompts() -> dict[str, list[str]]:
+    """Prompts like those of the calibration, and the samples, by set."""
+    folder = assets_path("prompts")
+    lines = (folder / "tuning_demo.jsonl").read_text("utf-8").splitlines()
+    found = {"as calibrated": [json.loads(line)["prompt"] for line in lines]}
     for name in ("to_audit", "everyday", "medicine", "hiring"):
-        with (assets_path("prompts") / f"{name}.csv").open(encoding="utf-8") as file:
-            found += [row["prompt"] for row in csv.DictReader(file)]
+        with (folder / f"{name}.csv").open(encoding="utf-8") as file:
+            found[name] = [row["prompt"] for row in csv.DictReader(file)]
     return found
 
 

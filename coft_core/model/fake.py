@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -131,9 +131,9 @@ class MostLikelyOnly:
         """Rows that are read anew for every token."""
         return _Reread(self, tokens)
 
-    def read(self, ids: Tensor, begin: int = 0) -> Tensor:
-        """Logits after each token from a column on, ``(R, L)`` to ``(R, L - begin, V)``."""
-        return most_likely_of(self.model.plain_logits(ids)[:, begin:], self.count)
+    def read(self, ids: Tensor, begin: int = 0) -> Iterator[Tensor]:
+        """Logits after each token of ``(R, L)`` from a column on, all at once, ``(R, L - begin, V)``."""
+        yield most_likely_of(self.model.plain_logits(ids)[:, begin:], self.count)
 
 
 @dataclass
@@ -148,10 +148,9 @@ class _Reread:
         return 0
 
     def logits(self) -> Tensor:
-        rows = [
-            [*prompt, *after] for prompt, after in zip(self.tokens.prompts, self.tokens.after(0).tolist(), strict=True)
-        ]
-        return torch.cat([self.engine.read(torch.tensor([row]), len(row) - 1)[:, 0] for row in rows])  # (R, V)
+        written = zip(self.tokens.prompts, self.tokens.after(0).tolist(), strict=True)
+        rows = [torch.tensor([[*prompt, *after]]) for prompt, after in written]  # R of (1, L)
+        return torch.cat([one[:, -1] for row in rows for one in self.engine.read(row, row.shape[1] - 1)])  # (R, V)
 
     def cut(self) -> None:
         pass

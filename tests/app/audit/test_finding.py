@@ -59,8 +59,8 @@ def test_the_page_is_told_the_step_its_context_and_the_words_that_move_enough_li
     message = finding_message("A few days later the manager", ["elderly"], [CALM, TELLING], never)
     assert message["step"] == 1
     assert message["words"] == [
-        {"t": "dismissed", "shown": 0.74, "masked": 0.52, "band": None},
-        {"t": "welcomed", "shown": 0.21, "masked": 0.42, "band": None},
+        {"t": "dismissed", "shown": 0.74, "masked": 0.52, "band": None, "most": []},
+        {"t": "welcomed", "shown": 0.21, "masked": 0.42, "band": None, "most": []},
     ]
     assert message["after"].endswith("the manager one")
     assert message["alone"] == ["one", "dismissed"]
