@@ -97,7 +97,9 @@ class SettingsHandlers:
         yield '<p class="hint">Loading the model …</p>'
         try:
             for phase in self._audits.loading(name):
-                yield f'<p class="hint">Loading the model: {LOADING_PHASES[phase]} …</p>'
+                needs = self._audits.needs(name)
+                more = f" {needs.text}" if needs else ""
+                yield f'<p class="hint">Loading the model: {LOADING_PHASES[phase]} …{more}</p>'
             model = self._audits.model(name)
         except USER_ERRORS as error:
             told(error)

@@ -97,7 +97,7 @@ class AuditService:
         self._controls, self._words = services[KeptControls], neutral_words(settings)
         self._live = LiveBranches(services, self._planner, self._words)
         self._views = services[AuditViews]
-        self.model, self.loading = self._host.describe, self._host.loading
+        self.model, self.loading, self.needs = self._host.describe, self._host.loading, self._host.needs
         fitting = services[Fitting]
         self.fit, self.adopt = fitting.fit, fitting.adopt
         self._locks: WeakValueDictionary[int, RLock] = WeakValueDictionary()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -24,7 +25,7 @@ from coft_core.model.group import BASE
 from coft_core.model.joint import JointForwards
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import DEMO, load_model
-from coft_core.model.loading import LoadingPhase, LoadingProgress
+from coft_core.model.loading import LoadingPhase, LoadingProgress, Needs
 from coft_core.model.memory_fit import fit_is_known, fit_of
 from coft_core.model.noise import model_noise
 from coft_core.model.packed import weights_text
@@ -35,6 +36,9 @@ from coft_core.scorers.base import EMBEDDED, ToxicityScorer, load_scorer
 from coft_core.text.rendering import moment_of
 from coft_core.text.sentinel import default_sentence
 
+TOLD_BYTES = 10**9
+"""Weights from which on a terminal tells what a model needs: it takes a while until it is loaded."""
+
 
 class Loads:
     """The phases of models that are being loaded; any number of people may watch the same one."""
@@ -42,13 +46,18 @@ class Loads:
     def __init__(self) -> None:
         self._phases: dict[str, LoadingPhase] = {}
         self._changed = Condition()
+        self.needs: dict[str, Needs] = {}
+        """What models will need that are being loaded, as soon as it is known."""
 
     def teller(self, name: str) -> LoadingProgress:
         """What is called when a phase of a model's loading begins."""
 
-        def tell(phase: LoadingPhase) -> None:
+        def tell(told: LoadingPhase | Needs) -> None:
+            if isinstance(told, Needs):
+                self.needs[name] = told
+                return
             with self._changed:
-                self._phases[name] = phase
+                self._phases[name] = told
                 self._changed.notify_all()
 
         return tell
@@ -69,6 +78,7 @@ class Loads:
         """Forget a model's phase, once it is loaded or cannot be."""
         with self._changed:
             self._phases.pop(name, None)
+            self.needs.pop(name, None)
 
     def _next(self, name: str, seen: LoadingPhase | None, loaded: Future[object]) -> LoadingPhase | None:
         """Wait until the phase is another one than was seen, or loading has ended."""
@@ -169,6 +179,10 @@ class ModelHost:
         if self.loaded(name) is None:
             yield from self._loads.watch(name, lambda: self.get(name))
 
+    def needs(self, name: str) -> Needs | None:
+        """What a model will need that is being loaded on the processor; None where that is not known yet."""
+        return self._loads.needs.get(name)
+
     def further(self, policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
         """The models that a policy runs beside the audited one, by the name that it has for them."""
         models = {role: self.loaded(name) or self._held(name, self._further) for role, name in policy.models.items()}
@@ -212,12 +226,14 @@ class ModelHost:
     def _load(self, name: str, where: LRUCache[str, LanguageModel]) -> LanguageModel:
         told = self._loads.teller(name)
 
-        def tell(phase: LoadingPhase) -> None:
+        def tell(begun: LoadingPhase | Needs) -> None:
             # Until its weights are read a model may turn out not to be there; nobody else's goes for such a name. Then
             # what has to go goes first, since two large models may not fit beside each other.
-            if phase is LoadingPhase.WEIGHTS:
+            if begun is LoadingPhase.WEIGHTS:
                 self._make_room(where)
-            told(phase)
+            if isinstance(begun, Needs) and begun.weight_bytes >= TOLD_BYTES and sys.stderr.isatty():
+                print(f"{name} is being loaded. {begun.text}", file=sys.stderr)
+            told(begun)
 
         try:
             if (served := self._served.get(name)) is not None:

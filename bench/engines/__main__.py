@@ -2,6 +2,7 @@
 
     python -m bench.engines --parts llama     what is needed: requirements-llama.txt
     python -m bench.engines --parts bounds
+    python -m bench.engines --parts quantized what is needed: 20 GB of disk, 15 minutes
 
 Each part prints one JSON line.
 """
@@ -12,7 +13,7 @@ import argparse
 import importlib
 import json
 
-PARTS = ("llama", "bounds")
+PARTS = ("llama", "bounds", "quantized")
 
 
 def main() -> None:

@@ -30,8 +30,8 @@ OUTPUTS = 16
 HEAD_BITS = 8
 """Bits of the head's weights: its products are the logits."""
 
-CHUNK = 1 << 22
-"""Weights that are quantised at a time, which bounds the memory for them in 32 bits."""
+CHUNK = 1 << 20
+"""Weights that are quantised at a time, so that their copies in 32 bits stay small."""
 
 _operators: Any = torch.ops.aten
 _LEAST = torch.finfo(torch.bfloat16).tiny
@@ -91,13 +91,19 @@ def quantised(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     8 bits: int8 codes ``(O, I)`` of a scale for each output, ``(O,)``. 4 bits: uint8 codes ``(O, I)``, from 0 to 15, of
     a scale and the value of code 8 for each group, ``(I / 32, O, 2)``.
     """
-    quantise = _int8 if bits == 8 else _int4
-    parts = []
-    for rows in weight.detach().split(max(1, CHUNK // weight.shape[1] // OUTPUTS) * OUTPUTS):
-        lacking = (0, -rows.shape[1] % GROUP, 0, -rows.shape[0] % OUTPUTS)
-        parts.append(quantise(nn.functional.pad(rows.float(), lacking)))
-    codes, scales = zip(*parts, strict=True)
-    return torch.cat(codes), torch.cat(scales, dim=0 if bits == 8 else 1)
+    outputs, width = (size + -size % multiple for size, multiple in zip(weight.shape, (OUTPUTS, GROUP), strict=True))
+    codes = torch.empty(outputs, width, dtype=torch.int8 if bits == 8 else torch.uint8)
+    scales = torch.empty((outputs,) if bits == 8 else (width // GROUP, outputs, 2), dtype=torch.bfloat16)
+    each = max(1, CHUNK // width // OUTPUTS) * OUTPUTS
+    for begin in range(0, outputs, each):
+        rows = slice(begin, min(begin + each, outputs))
+        given = weight[rows].detach().float()
+        given = nn.functional.pad(given, (0, width - given.shape[1], 0, rows.stop - begin - given.shape[0]))
+        if bits == 8:
+            codes[rows], scales[rows] = _int8(given)
+        else:
+            codes[rows], scales[:, rows] = _int4(given)
+    return codes, scales
 
 
 def _int8(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,7 +119,7 @@ def _int4(weight: Tensor) -> tuple[Tensor, Tensor]:
     scales = ((most - least) / 15).clamp_min(_LEAST).bfloat16()  # (O, G)
     zeros = (least + 8 * scales.float()).bfloat16()
     codes = ((groups - zeros.float()[..., None]) / scales.float()[..., None]).round_().add_(8).clamp_(0, 15)
-    return codes.flatten(1).to(torch.uint8), torch.stack([scales, zeros], dim=-1).transpose(0, 1).contiguous()
+    return codes.flatten(1).to(torch.uint8), torch.stack([scales, zeros], dim=-1).transpose(0, 1)
 
 
 @register_quantization_config(METHOD)
@@ -194,6 +200,12 @@ class _Replace(ConversionOps):
             else:
                 left[name] = weight
         return left
+
+
+def int_bytes(weight: Tensor, bits: int) -> int:
+    """Bytes that weights ``(out, in)`` take where they are quantised, but for what they are padded with."""
+    scales = weight.shape[0] if bits == 8 else weight.numel() // GROUP * 2
+    return weight.numel() * bits // 8 + 2 * scales
 
 
 def int_layers(module: nn.Module) -> list[IntLinear]:

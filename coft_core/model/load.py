@@ -25,6 +25,7 @@ from coft_core.model.language_model import (
 )
 from coft_core.model.llama_engine import LlamaEngine, file_digest, gguf_file, llama_cpp
 from coft_core.model.loading import LoadingPhase, LoadingProgress, explain
+from coft_core.model.needs import needs_of, read_bandwidth
 from coft_core.model.noise import measure_noise
 from coft_core.model.packed import PACKED_BYTES, pack_linears
 from coft_core.model.placement import Placement, checkpoint_quantization, input_device, places
@@ -101,7 +102,7 @@ def load_model(
         snapshot_bytes: Bytes of copies of states that one batch of branches holds at most, where layers keep states.
         trusted: Names of models, as they are given here, that may run code of their own, with all rights of this
             program; others never do, and nobody is asked.
-        progress: Told of each phase as it begins.
+        progress: Told of each phase as it begins, and before the weights are read of what a processor will need.
 
     Raises:
         ModelLoadError: The model cannot be had, held or decoded step by step, or the choices of where and how to hold
@@ -130,6 +131,8 @@ def load_model(
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
         require_offsets(name_or_path, tokenizer)
         require_whole_files(name_or_path, source)
+        if placed.get("device_map") == {"": torch.device("cpu")} and not where["trust_remote_code"]:
+            told(needs_of(config, placed, packed_bytes, read_bandwidth()))
         told(LoadingPhase.WEIGHTS)
         loaded: Any = loader_of(config).from_pretrained(
             source, use_safetensors=True, output_loading_info=True, **placed, **where

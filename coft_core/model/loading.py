@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
@@ -19,8 +20,32 @@ class LoadingPhase(StrEnum):
     WARM_UP = "warm-up"
 
 
-LoadingProgress = Callable[[LoadingPhase], None]
-"""Called when a phase begins."""
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a model will need of a processor: bytes of weights, and of a token's keys and values in one branch.
+
+    A token takes at least the seconds in which the weights are read once, for all branches together.
+    """
+
+    weight_bytes: int
+    token_bytes: int
+    token_seconds: float
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return (
+            f"It needs about {_amount(self.weight_bytes)} of memory, and {_amount(2 * self.token_bytes)} for each "
+            f"token with two branches. Such a token takes about {self.token_seconds:.2g} seconds or more."
+        )
+
+
+def _amount(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.2g} MB"
+
+
+LoadingProgress = Callable[[LoadingPhase | Needs], None]
+"""Called when a phase begins, and with what the model will need of a processor before its weights are read."""
 
 OFFLINE = frozenset(
     {"LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectError", "ConnectionError", "ConnectTimeout"}

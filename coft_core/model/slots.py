@@ -160,10 +160,15 @@ def token_size(model: LanguageModel) -> int:
     """Bytes of one token's keys and values in all layers, at most; 0 where the model's configuration does not tell."""
     if model.engine is not None:
         return model.engine.token_bytes
-    text: Any = model.module.config.get_text_config(decoder=True)
+    return token_numbers(model.module.config) * model.dtype.itemsize
+
+
+def token_numbers(config: Any) -> int:
+    """Numbers in one token's keys and values in all layers, at most; 0 where the configuration does not tell."""
+    text: Any = config.get_text_config(decoder=True)
     # Where layers differ, each has a configuration of its own, and asking the whole one for a width is an error.
     layers = getattr(text, "per_layer_config", None) or [text] * (getattr(text, "num_hidden_layers", None) or 0)
-    return sum(map(_width_of_layer, layers)) * model.dtype.itemsize
+    return sum(map(_width_of_layer, layers))
 
 
 def _width_of_layer(layer: Any) -> int:

@@ -9,7 +9,7 @@ from app.hosting.model_host import ModelHost
 from app.settings import Settings
 from coft_core.errors import ModelLoadError
 from coft_core.model.fake import tiny_model
-from coft_core.model.loading import LoadingPhase
+from coft_core.model.loading import LoadingPhase, Needs
 from tests.conftest import the_tiny_model
 
 
@@ -147,6 +147,23 @@ def test_a_failure_is_raised_to_whoever_watches_and_leaves_no_phase_behind():
         loader.go.release()
     list(again)
     assert host.loaded("m") is not None
+
+
+def test_what_a_model_needs_is_known_while_it_is_loaded_and_forgotten_afterwards():
+    seen, needs = [], Needs(6 * 10**9, 131_072, 0.3)
+
+    def load(name, progress, **_):
+        for told in (LoadingPhase.TOKENIZER, needs, LoadingPhase.WEIGHTS):
+            progress(told)
+            seen.append(host.needs(name))
+        return the_tiny_model()
+
+    host = ModelHost(loader=load)
+    list(host.loading("m"))
+    assert seen == [None, needs, needs]
+    assert host.needs("m") is None
+    for said in ("6.0 GB", "0.26 MB", "0.3 seconds"):
+        assert said in needs.text
 
 
 def test_room_is_made_before_the_weights_of_a_model_are_read():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
+from transformers import AutoConfig
 
 import coft_core as cc
 from coft_core.decode.captured import path_text, prepare_model
@@ -13,6 +14,11 @@ from coft_core.model.fake import byte_tokenizer
 from coft_core.model.forced import teacher_forced_logits
 from coft_core.model.int_weights import GROUP, IntLinear, int_layers, int_text, quantised
 from coft_core.model.language_model import weights_digest
+from coft_core.model.loading import Needs
+from coft_core.model.needs import needs_of
+from coft_core.model.packed import packed_bytes
+from coft_core.model.placement import Placement
+from coft_core.model.slots import token_size
 from tests.models.tiny import tiny_module
 
 BITS = pytest.mark.parametrize("bits", [8, 4])
@@ -141,6 +147,24 @@ def test_a_head_of_its_own_transposed_matrices_and_those_that_stay_are_counted(t
         assert int_text(model.module) == "weights 4-bit, head 8-bit" + (f", {kept} matrices bfloat16" if kept else "")
         assert sorted({each.bits for each in int_layers(model.module)}) == [4, 8]
         assert model.module.get_output_embeddings().bits == 8
+
+
+@pytest.mark.parametrize("quantization", ["none", "8bit", "4bit"])
+@pytest.mark.parametrize(("kind", "tied"), [("llama", True), ("llama", False), ("gpt2", True)])
+def test_what_a_model_needs_is_known_before_it_is_read(tmp_path, quantization, kind, tied):
+    sizes = {"hidden_size": 256, "intermediate_size": 512} if kind == "llama" else {"n_embd": 256, "n_inner": 512}
+    saved(tmp_path, kind, tie_word_embeddings=tied, **sizes)
+    options, told = {"device": "cpu", "quantization": quantization}, []
+    model = cc.load_model(str(tmp_path), progress=told.append, **options)
+    (needs,) = (each for each in told if isinstance(each, Needs))
+    held = weight_bytes(model) + packed_bytes(model.module)
+    assert needs.weight_bytes == pytest.approx(held, rel=0.02)
+    assert needs.token_bytes == token_size(model)
+    config = AutoConfig.from_pretrained(tmp_path)
+    read = needs_of(config, Placement(**options).arguments("m", config), packed_bytes=0, bandwidth=1.0)
+    embedding = model.module.get_input_embeddings().weight.nbytes
+    unread = 0 if tied and quantization == "none" else embedding
+    assert read.token_seconds == pytest.approx(weight_bytes(model) - unread, rel=0.02)
 
 
 def test_weights_that_a_file_lacks_or_has_in_other_shapes_are_refused_in_one_sentence(tmp_path):
