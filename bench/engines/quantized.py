@@ -46,7 +46,6 @@ SMALL = {"num_hidden_layers": 2, "hidden_size": 512, "intermediate_size": 1024, 
 
 def measured(quick: bool) -> dict[str, Any]:
     """Fidelity on the embedded model, and speed and memory of the large one."""
-    fidelity = {kind: fidelity_of(kind, 8 if quick else 200) for kind in ("bfloat16", *KINDS)}
     with TemporaryDirectory() as folder:
         write_checkpoint(Path(folder), SHAPE | (SMALL if quick else {}))
         command = [sys.executable, "-m", "bench.engines.quantized", folder]
@@ -54,23 +53,32 @@ def measured(quick: bool) -> dict[str, Any]:
             kind: json.loads(subprocess.run([*command, kind], check=True, stdout=subprocess.PIPE, text=True).stdout)
             for kind in KINDS
         }
-    return {"fidelity": fidelity, "llama 3 8B": speed}
+    return {"fidelity": fidelity(8 if quick else 100), "llama 3 8B": speed}
 
 
-def fidelity_of(kind: str, texts: int) -> dict[str, Any]:
-    """Distance from the float32 model over texts that it wrote itself: means over texts with 95 % intervals."""
+def fidelity(texts: int) -> dict[str, Any]:
+    """Distances from the float32 model over texts that it wrote itself: means over texts with 95 % intervals."""
     whole = cc.load_model("demo", device="cpu", dtype="float32")
-    other = cc.load_model("demo", device="cpu", **({"dtype": kind} if kind == "bfloat16" else {"quantization": kind}))
-    divergences, agreements, steps = [], [], 0
+    rows, expected, found = [], [], {}
     for seed, prompt in enumerate(prompts()[:texts]):
         run = cc.generate(whole, prompt, cc.VanillaPolicy(), max_new_tokens=32, seed=seed)
-        row = (tuple(whole.tokenizer.encode(prompt)), tuple(step.token_id for step in run.steps))
-        one, two = (torch.log_softmax(teacher_forced_logits(model, [row])[0], -1) for model in (whole, other))  # (C, V)
-        divergences.append(float((one.exp() * (one - two)).sum(-1).mean()))
-        agreements.append(float((one.argmax(-1) == two.argmax(-1)).float().mean()))
-        steps += len(one)
-    found = {"divergence_nats": interval(divergences), "top_1_agreement": interval(agreements)}
-    return {"texts": len(divergences), "steps": steps, **found}
+        rows.append((tuple(whole.tokenizer.encode(prompt)), tuple(step.token_id for step in run.steps)))
+        expected.append(log_p(whole, rows[-1]))
+    for kind in ("bfloat16", *KINDS):
+        asked = {"dtype": kind} if kind == "bfloat16" else {"quantization": kind}
+        other = cc.load_model("demo", device="cpu", **asked)
+        divergences, agreements = [], []
+        for row, one in zip(rows, expected, strict=True):
+            two = log_p(other, row)
+            divergences.append(float((one.exp() * (one - two)).sum(-1).mean()))
+            agreements.append(float((one.argmax(-1) == two.argmax(-1)).float().mean()))
+        found[kind] = {"divergence_nats": interval(divergences), "top_1_agreement": interval(agreements)}
+    return {"texts": len(rows), "tokens": sum(map(len, expected)), **found}
+
+
+def log_p(model: Any, row: tuple[tuple[int, ...], tuple[int, ...]]) -> torch.Tensor:
+    """Log-probabilities of a text's tokens, ``(C, V)``."""
+    return torch.log_softmax(teacher_forced_logits(model, [row])[0].float(), -1)
 
 
 def interval(values: list[float]) -> list[float]:
