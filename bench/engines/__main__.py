@@ -3,6 +3,7 @@
     python -m bench.engines --parts llama     what is needed: requirements-llama.txt
     python -m bench.engines --parts bounds
     python -m bench.engines --parts quantized what is needed: 20 GB of disk, 15 minutes
+    python -m bench.engines --parts served    what is needed: llama-server or vllm (PATH, COFT_LLAMA_SERVER, COFT_VLLM)
 
 Each part prints one JSON line.
 """
@@ -13,7 +14,7 @@ import argparse
 import importlib
 import json
 
-PARTS = ("llama", "bounds", "quantized")
+PARTS = ("llama", "bounds", "quantized", "served")
 
 
 def main() -> None:

@@ -67,13 +67,19 @@ def written(model: cc.LanguageModel, policy: cc.CoftPolicy, texts: Sequence[str]
 
 
 @torch.inference_mode()
-def compared(chains: Sequence[Tensor], policy: cc.CoftPolicy) -> dict[str, Any]:
-    """Steps, the share that is decided with its 95 % interval over chains, and what is wrong of them."""
+def compared(
+    chains: Sequence[Tensor], policy: cc.CoftPolicy, returned: Sequence[Tensor] | None = None
+) -> dict[str, Any]:
+    """Steps, the share that is decided with its 95 % interval over chains, and what is wrong of them.
+
+    ``returned`` is what a server gives of each chain; None takes the most likely tokens of the chain itself.
+    """
     decided, wrong, false_members, exact, wrong_draws = [], 0, 0, 0, 0
     for seed, logits in enumerate(chains):
         log_tau = torch.tensor([policy.threshold(step)[0] for step in range(len(logits))], dtype=torch.float32)[:, None]
         whole = policy.views_at(logits, log_tau)
-        views = bounded_views(policy, most_likely_of(logits, COUNT), log_tau)
+        few = most_likely_of(logits, COUNT) if returned is None else returned[seed]
+        views = bounded_views(policy, few, log_tau)
         if views.ends is None or views.certified is None or whole.certified is None:
             raise AssertionError("There are no bounds of a set.")
         closed = views.ends.undecided == 0  # (C,)
