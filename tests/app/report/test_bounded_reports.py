@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from app.bootstrap import services
 from app.report.bundle import REPORT
 from app.report.service import ReportService
 from app.shared.audits import StartAudit
+from app.shared.step_words import step_card
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model, with_most_likely_only
 from db.sessions import SessionsRepository
@@ -49,6 +51,8 @@ def test_what_is_known_of_a_step_is_stored_and_exported(bounded, model):
         assert step.bounds is not None
         assert step.bounds.seen == model.most_likely == stored["bounds"]["seen"] == int(row["seen"])
         assert int(row["undecided"]) == step.bounds.undecided == stored["bounds"]["undecided"]
+        if step.log_tau > -math.inf:
+            assert step_card(step)["d"].count("Undecided") == bool(step.bounds.undecided)
         listed = {item["token_id"]: item.get("at_most", []) for item in stored["candidates"]}
         assert listed == {item.token_id: list(item.at_most) for item in step.candidates}
     candidates = list(csv.DictReader(io.StringIO(files["candidates.csv"].decode("utf-8-sig"), newline="")))

@@ -7,7 +7,9 @@ import pytest
 from app.audit.finding import moved_words
 from app.shared.bounds import bounded, is_open_ended, shown_probability
 from app.shared.step_words import step_card
+from coft_core.controls.measure import controls_of
 from coft_core.decode.loop import generate
+from coft_core.decode.plan import plan
 from coft_core.model.fake import tiny_model, with_most_likely_only
 from coft_core.policies.coft import CoftPolicy
 from coft_core.types import Span
@@ -50,3 +52,17 @@ def test_nothing_that_is_shown_exceeds_what_all_tokens_say(chains):
         assert step_card(step)["d"] == ""
         assert not is_open_ended(known)
     assert bounds > 20
+
+
+def test_words_move_no_less_than_their_controls_say():
+    rows = []
+    for model in (tiny_model(), with_most_likely_only(tiny_model(), 100)):
+        planned = plan(model, PROMPT, CoftPolicy(), SPANS)
+        found = controls_of(planned, (5, 80, 9), neutral=0)
+        rows.append([values for family in found.families for values in (family.marked, *family.others)])
+    for whole, cut in zip(*rows, strict=True):
+        assert sum(cut.effects) > 0
+        assert all(least <= effect + 1e-5 for least, effect in zip(cut.effects, whole.effects, strict=True))
+        assert all(
+            abs(least) <= abs(ratio) + 1e-3 for least, ratio in zip(cut.log_ratios, whole.log_ratios, strict=True)
+        )
