@@ -41,7 +41,8 @@ class _Returned:
     def of(cls, logits: Tensor) -> _Returned:
         log_p = logits.double()  # (G, V)
         seen = log_p > -torch.inf
-        left = (1 - log_p.exp().sum(-1, keepdim=True)).clamp_min(0) + ROUNDING  # (G, 1)
+        # What is returned may add up to more than one; then all of it is off by about as much.
+        left = (1 - log_p.exp().sum(-1, keepdim=True)).abs() + ROUNDING  # (G, 1)
         left = left.masked_fill(seen.all(-1, keepdim=True), 0)
         least = log_p.masked_fill(~seen, torch.inf).amin(-1, keepdim=True)  # (G, 1)
         return cls(log_p, seen, left, torch.minimum(least, left.log()))
