@@ -21,7 +21,7 @@ from coft_core.model.forced import teacher_forced_logits
 from tests.gguf_of_demo import write_gguf
 from tests.serving import llama_server, vllm
 
-STEPS = 12_000
+STEPS = 14_000
 """Steps that are read again from the most likely tokens, so that more than 10,000 of them are decided."""
 
 
