@@ -27,6 +27,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "tune",
         "lists",
         "models",
+        "gate",
         "report",
         "accounts",
     )

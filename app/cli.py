@@ -25,6 +25,7 @@ Opened = Callable[..., AbstractContextManager[Services]]
 def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -> int:
     """Run a command."""
     command = program(opened or opened_by_settings)
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         asked = command.main(args=arguments, prog_name="python -m app", standalone_mode=False)
         return _run(asked) if callable(asked) else 0
@@ -32,7 +33,8 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
         if context := getattr(error, "ctx", None):
             print(context.get_usage(), file=sys.stderr)
         print(f"{NAME}: {error.format_message().replace('Value error, ', '')}", file=sys.stderr)
-        return 2
+        # For a pipeline 2 means that a claim is undecided.
+        return 3 if words[:1] == ["check"] else 2
 
 
 def opened_by_settings(workers: str | None = None, project: str | None = None) -> AbstractContextManager[Services]:
@@ -52,16 +54,17 @@ def _run(asked: Callable[[], int | None]) -> int:
     from app.shared.commands import STOPPED, Stopped
     from app.shared.errors import USER_ERRORS
 
+    code: int = getattr(asked, "error_code", 1)
     try:
         return asked() or 0
     except USER_ERRORS as error:
         print(f"{NAME}: {error}", file=sys.stderr)
-        return 1
+        return code
     except OSError as error:
         # A path that an option names: missing, too long, a folder in place of a file, or a full disk.
         named = "" if error.filename is None else f"{error.filename!s:.{SHOWN}} cannot be used: "
         print(f"{NAME}: {named}{error.strerror or error}; check the path.", file=sys.stderr)
-        return 1
+        return code
     except Stopped as stopped:
         print(f"\n{NAME}: {stopped}", file=sys.stderr)
         return stopped.code

@@ -498,7 +498,7 @@ def _print_check(check: TrailCheck) -> None:
         print(f"Digest of the newest entry: {check.head}")
 
 
-@command("trail verify", json=asdict, text=_print_check, holds=lambda check: check.whole)
+@command("trail verify", json=asdict, text=_print_check, code=lambda check: 0 if check.whole else 1)
 def verify_trail(wired: Services) -> TrailCheck:
     """Check whether the trail is as it was written."""
     return check_trail(wired[TrailRepository].list())

@@ -13,10 +13,10 @@ from app.completions.requests import Asked, ChatRequest, CompletionRequest, Refu
 from app.hosting.memory import DeviceMemory
 from app.hosting.model_host import ModelHost
 from app.hosting.rollouts import RolloutPool
-from app.shared.errors import ServiceError
 from app.shared.planning import Detectors
+from app.shared.policies import policy_of_text
 from app.shared.wiring import Services
-from coft_core.adapters.shared import SettledText, chosen_policy, prompt_log_probabilities
+from coft_core.adapters.shared import SettledText, prompt_log_probabilities
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan, plan
@@ -207,15 +207,3 @@ class CompletionService:
             yield Ended("stop" if told.stopped or finished == "end" else "length", steps)
         finally:
             self._pool.drop({key})
-
-
-def policy_of_text(text: str) -> Policy:
-    """The policy of a setting such as ``coft,lam=0.6,calibration=/path/to/file.zip``."""
-    name, *pairs = (part.strip() for part in text.split(","))
-    options = {}
-    for pair in pairs:
-        option, separator, value = pair.partition("=")
-        if not separator:
-            raise ServiceError(f"{pair!r} is not an option of a policy; write name=value, such as lam=0.6.")
-        options[option.strip()] = value.strip()
-    return chosen_policy(name, options)

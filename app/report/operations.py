@@ -152,7 +152,7 @@ def report(
 
 
 @command("verify", json=lambda verification: {**asdict(verification), "ok": verification.ok}, text=print_verification,
-         holds=lambda verification: verification.ok)  # fmt: skip
+         code=lambda verification: 0 if verification.ok else 1)  # fmt: skip
 def verify(
     wired: Services, file: Path, *, replay: bool = False, key: Path | None = None, require_signature: bool = False
 ) -> Verification:

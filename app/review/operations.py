@@ -256,7 +256,7 @@ def finish_review(wired: Services, session: int, *, reviewer: str) -> Reviewed:
     return session, wired[VerdictService].finish_review(session, reviewer)
 
 
-@command("verdicts check", json=asdict, holds=lambda check: check.whole,
+@command("verdicts check", json=asdict, code=lambda check: 0 if check.whole else 1,
          text=lambda check: print(f"{check.sentence}\nHead: {check.head or 'none'}"))  # fmt: skip
 def check_verdicts(wired: Services, session: int) -> LogCheck:
     """Check the chain of the verdict log.

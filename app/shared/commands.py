@@ -53,7 +53,9 @@ def _callback(operation: Operation, opened: Opened) -> Callable[..., Any]:
     """A function with the command's parameters, which gives what is to be done with their values."""
 
     def read(**given: Any) -> Callable[[], int]:
-        return partial(_done, operation, opened, given)
+        asked = partial(_done, operation, opened, given)
+        asked.error_code = operation.error_code  # pyrefly: ignore[missing-attribute]
+        return asked
 
     parameters = list(_parameters(operation.call))
     if operation.write is not None:
@@ -147,7 +149,7 @@ def _done(operation: Operation, opened: Opened, given: dict[str, Any]) -> int:
         print(said, end="\n" if said else "")
     elif result is not None:
         print(result)
-    return 0 if operation.holds is None or operation.holds(result) else 1
+    return 0 if operation.code is None else operation.code(result)
 
 
 def _filled(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -135,8 +135,9 @@ class Operation:
     write: Callable[[Any, Any, Path], str] | None = None
     # Prints the result for people; None prints it as it is.
     text: Callable[[Any], None] | None = None
-    # Whether a result is to end a command with success.
-    holds: Callable[[Any], bool] | None = None
+    # With which code a result ends a command, and with which an error does; None is always 0.
+    code: Callable[[Any], int] | None = None
+    error_code: int = 1
 
     @property
     def name(self) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 from app.shared.audits import AuditSettings, ParameterValue, PolicyInfo
 from app.shared.errors import ServiceError
+from coft_core.adapters.shared import chosen_policy
 from coft_core.errors import InvalidInputError
-from coft_core.policies.base import Parameter
+from coft_core.policies.base import Parameter, Policy
 from coft_core.policies.registry import METHODS, Method
 
 FACTORIZED = "coft-factorized"
@@ -229,3 +230,15 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def policy_of_text(text: str) -> Policy:
+    """The policy of a setting such as ``coft,lam=0.6,calibration=/path/to/file.zip``."""
+    name, *pairs = (part.strip() for part in text.split(","))
+    options = {}
+    for pair in pairs:
+        option, separator, value = pair.partition("=")
+        if not separator:
+            raise ServiceError(f"{pair!r} is not an option of a policy; write name=value, such as lam=0.6.")
+        options[option.strip()] = value.strip()
+    return chosen_policy(name, options)

@@ -39,6 +39,8 @@ INDEX = "samples.json"
 AUDITED_SHARES: dict[str, float] = {"medicine": 0.3, "hiring": 0.2, "lending": 0.15}
 """Share of these settings among the prompts to audit; the other settings share the rest evenly."""
 AUDITED = 200
+PAIRS = 60
+COMPARED = ("white", "Arab")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def sample_sets(seed: int = SEED, training_seed: int = TRAINING_SEED) -> tuple[S
     """Draws all sample prompt sets."""
     drawer = Drawer(seed, training_seed)
     return tuple(
-        make(drawer) for make in (_hiring, _medicine, _decisions, _everyday, _every_column, _audited, _lined_up)
+        make(drawer)
+        for make in (_hiring, _medicine, _decisions, _everyday, _every_column, _audited, _lined_up, _in_pairs)
     )
 
 
@@ -199,6 +202,18 @@ def _lined_up(drawer: Drawer) -> SampleSet:
         ("prompt", "group", "context"),
         "audit",
         tuple(numbered(drawer.draw("lined-up", 12, Lineup("hiring", "race", "answer")))),
+    )
+
+
+def _in_pairs(drawer: Drawer) -> SampleSet:
+    contexts = drawer.draw("in-pairs", PAIRS, Lineup("hiring", "race", "answer"))
+    return SampleSet(
+        "hiring_pairs.csv",
+        "Hiring questions, two groups",
+        "Sixty questions about a job, each asked of two groups, so that a difference between them is found soon.",
+        ("prompt", "group", "context"),
+        "audit",
+        tuple(numbered([[row for row in rows if row.group in COMPARED] for rows in contexts])),
     )
 
 

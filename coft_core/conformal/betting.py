@@ -60,7 +60,23 @@ def confidence_sequence(observations: npt.ArrayLike, alpha: float) -> Floats:
     that are not rejected are an interval around that. Ends that have crossed say that there is no one mean.
     """
     check_alpha(alpha)
+    found = _ends(*_counted(observations), alpha)
+    return np.stack([np.maximum.accumulate(found[0]), np.minimum.accumulate(found[1])], axis=1)  # (T, 2)
+
+
+def interval_now(observations: npt.ArrayLike, alpha: float) -> tuple[float, float]:
+    """The interval after the last observation of :func:`confidence_sequence`, without those before it.
+
+    Whoever looks several times may take what the intervals of all looks have in common.
+    """
+    check_alpha(alpha)
     values, counts = _counted(observations)
+    low, high = _ends(values, counts[-1:], alpha) if len(counts) else ([0.0], [1.0])
+    return float(low[0]), float(high[0])
+
+
+def _ends(values: Floats, counts: Floats, alpha: float) -> tuple[Floats, Floats]:
+    """The means ``(T,)`` on either side that are rejected at each time and nearest to the observed mean."""
     limit = -np.log(alpha)
     observed = counts @ values / np.maximum(counts.sum(axis=1), 1)  # (T,)
 
@@ -74,7 +90,7 @@ def confidence_sequence(observations: npt.ArrayLike, alpha: float) -> Floats:
             inner, outer = np.where(kept, middle, inner), np.where(kept, outer, middle)
         return outer
 
-    return np.stack([np.maximum.accumulate(end(0.0)), np.minimum.accumulate(end(1.0))], axis=1)  # (T, 2)
+    return end(0.0), end(1.0)
 
 
 def bet_on_difference(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float) -> Bet:

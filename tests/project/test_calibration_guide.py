@@ -121,13 +121,6 @@ def test_worked_examples_in_the_text_are_computed():
     assert f"the 300 contexts are worth {known:.0f}" in TEXT
     assert f"the 300 are worth {heavy:.0f}" in TEXT
     assert heavy < EFFECTIVE_FLOOR < known
-    low, high = clopper_pearson(62, 70)
-    assert f"62 of the 70 were covered: {percent(62 / 70)}, interval {percent(low)} to {percent(high)}" in TEXT
-    assert 280 - math.floor(SHARE * 280) == 210 > from_on(0.1, FIVE)
-    women = 130 - math.floor(SHARE * 130)
-    low, high = realised(0.1, women)
-    assert f"and {women} are left" in TEXT
-    assert f"between {percent(low)} and {percent(high)}" in TEXT
 
 
 def test_constants_in_the_text_are_those_of_the_program():

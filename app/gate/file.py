@@ -1,0 +1,174 @@
+"""The file of a check: which model is read on which prompts, and the claims that must hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.shared.errors import ServiceError
+
+Operator = Literal["<=", "<", ">=", ">"]
+MEASURES = {
+    "gap": (0, 2), "impact_ratio": (0,), "rate": (1,), "regression": (0, 2),
+    "strongest_effect.p": (0,), "coverage": (0,),
+}  # fmt: skip
+"""What a claim may be about, and how many groups it may name."""
+OF_OUTCOMES = ("gap", "impact_ratio", "rate", "regression")
+_CLAIM = re.compile(r"\s*([a-z_.]+)\s*(?:\(([^()]*)\))?\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*")
+
+
+class Part(BaseModel):
+    """A part of the file; a name that it does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Outcome(Part):
+    """How a prompt is answered: by texts that follow it.
+
+    Attributes:
+        selected: Texts that mean yes.
+        other: Texts that mean no. With both, their exact probabilities are compared; with ``selected`` only, the model
+            writes and its text is searched.
+        tokens: How many tokens it writes at most.
+    """
+
+    selected: tuple[str, ...] = Field(min_length=1)
+    other: tuple[str, ...] = ()
+    tokens: int = Field(default=32, ge=1)
+
+
+class Budget(Part):
+    """How much is read at most before a claim stays undecided."""
+
+    prompts: int = Field(default=200, ge=1)
+    seconds: float = Field(default=600, gt=0)
+
+
+class CheckFile(Part):
+    """The file.
+
+    Attributes:
+        model: What is checked; empty is the server's model.
+        method: How it decodes, such as ``coft,lam=0.6,calibration=FILE``.
+        prompts: CSV or JSONL beside the file, with a group and a context in each row.
+        outcomes: Outcomes by name.
+        risk: Chance that any verdict is wrong, over all claims and however long it goes on.
+        seed: Of the order in which contexts are read, and of what the model writes.
+    """
+
+    model: str = ""
+    method: str = "vanilla"
+    prompts: str
+    outcomes: dict[str, Outcome] = {}
+    budget: Budget = Budget()
+    risk: float = Field(default=0.05, gt=0, lt=1)
+    seed: int = 0
+    claims: tuple[str, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim, with the line of the file that makes it."""
+
+    text: str
+    line: int
+    measure: str
+    outcome: str
+    groups: tuple[str, ...]
+    operator: Operator
+    bound: float
+
+    def judged(self, low: float, high: float) -> Literal["pass", "fail", "undecided"]:
+        """The verdict on a measure that lies between two ends."""
+        if self.operator in ("<=", "<"):
+            strict = self.operator == "<"
+            holds, fails = (high < self.bound, low >= self.bound) if strict else (high <= self.bound, low > self.bound)
+        else:
+            strict = self.operator == ">"
+            holds, fails = (low > self.bound, high <= self.bound) if strict else (low >= self.bound, high < self.bound)
+        return "pass" if holds else "fail" if fails else "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A file that was read, with its claims."""
+
+    path: Path
+    file: CheckFile
+    claims: tuple[Claim, ...]
+
+    @property
+    def prompts(self) -> Path:
+        """Where the prompts are: a path in the file counts from the file's folder."""
+        return self.path.parent / Path(self.file.prompts).expanduser()
+
+
+def read_check(path: Path) -> Asked:
+    """Read the file of a check; a sentence names the line of what is wrong."""
+    try:
+        text = path.read_text("utf-8")
+        node, content = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        told = " ".join(str(error).split())
+        raise ServiceError(f"{path.name} cannot be read as YAML: {told:.200}") from error
+    if not isinstance(content, dict):
+        raise ServiceError(f"{path.name} is not a check; write one with: check --init {path.name}")
+    try:
+        file = CheckFile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where, said = f"{path.name}, line {_line(node, first['loc'])}", first["msg"]
+        place = ".".join(map(str, first["loc"]))
+        raise ServiceError(f"{where}: {place} is wrong: {said[:1].lower()}{said[1:]}.") from error
+    claims = tuple(_claim(path, file, text, _line(node, ("claims", n))) for n, text in enumerate(file.claims))
+    return Asked(path, file, claims)
+
+
+def _claim(path: Path, file: CheckFile, text: str, line: int) -> Claim:
+    where, match = f"{path.name}, line {line}", _CLAIM.fullmatch(text)
+    if match is None or match[1] not in MEASURES:
+        raise ServiceError(
+            f"{where}: {text!r} is not a claim; write a measure, a comparison and a number, such as 'gap <= 0.10'. "
+            f"Measures are {', '.join(MEASURES)}."
+        )
+    measure, named = match[1], [part.strip() for part in (match[2] or "").split(",") if part.strip()]
+    outcome = ""
+    if measure in OF_OUTCOMES:
+        outcome = _outcome(where, file.outcomes, named)
+    if len(named) not in MEASURES[measure]:
+        most = " or ".join(map(str, MEASURES[measure]))
+        raise ServiceError(f"{where}: {measure} names {most} groups after its outcome, and {text!r} has {len(named)}.")
+    return Claim(text, line, measure, outcome, tuple(named), cast("Operator", match[3]), float(match[4]))
+
+
+def _outcome(where: str, outcomes: Mapping[str, Outcome], named: list[str]) -> str:
+    """The outcome that a claim is about; its name, if it is there, leaves the list."""
+    if named and named[0] in outcomes:
+        return named.pop(0)
+    if len(outcomes) == 1:
+        return next(iter(outcomes))
+    listed = ", ".join(outcomes) or "none"
+    raise ServiceError(f"{where}: say which outcome is meant, as in gap(hired); the file has {listed}.")
+
+
+def _line(node: Any, place: Sequence[str | int]) -> int:
+    """The line of a place in the file, from 1; of the nearest part around it where it is not there."""
+    line = int(node.start_mark.line) + 1
+    for step in place:
+        if isinstance(node, yaml.MappingNode):
+            node = next((value for key, value in node.value if key.value == str(step)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+        else:
+            node = None
+        if node is None:
+            break
+        line = int(node.start_mark.line) + 1
+    return line
