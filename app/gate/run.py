@@ -125,7 +125,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class _Seen:
+class Seen:
     """What was seen so far."""
 
     items: list[Item] = field(default_factory=list)
@@ -159,8 +159,8 @@ def run_check(
     """Read contexts until every claim is decided, or the budget or the file is at its end."""
     began, file = clock(), asked.file
     _require(asked, rows, setting, before)
-    queue, seen, done = _shuffled(rows, file.seed), _Seen(), 0
-    judged = [_Judge(claim, file.risk / len(asked.claims), _groups(rows), before) for claim in asked.claims]
+    queue, seen, done = _shuffled(rows, file.seed), Seen(), 0
+    judged = [Judge(claim, file.risk / len(asked.claims), _groups(rows), before) for claim in asked.claims]
     found = [judge.look(seen) for judge in judged]
     for batch in _batches(queue, file.budget.prompts):
         if all(one.verdict != "undecided" for one in found) or clock() - began >= file.budget.seconds:
@@ -240,7 +240,7 @@ def _batches(contexts: Sequence[Sequence[PromptRow]], most: int) -> Iterator[lis
         yield batch
 
 
-def _read(asked: Asked, rows: Sequence[PromptRow], setting: Setting, seen: _Seen) -> None:
+def _read(asked: Asked, rows: Sequence[PromptRow], setting: Setting, seen: Seen) -> None:
     measures = {claim.measure for claim in asked.claims}
     needed = {claim.outcome for claim in asked.claims} - {""}
     for name in sorted(needed):
@@ -259,7 +259,7 @@ def _read(asked: Asked, rows: Sequence[PromptRow], setting: Setting, seen: _Seen
         seen.covered += [fmean(own) for own in covered.values()]
 
 
-def _read_outcome(asked: Asked, name: str, rows: Sequence[PromptRow], setting: Setting, seen: _Seen) -> None:
+def _read_outcome(asked: Asked, name: str, rows: Sequence[PromptRow], setting: Setting, seen: Seen) -> None:
     outcome, reader = asked.file.outcomes[name], Reader(setting.model, detector=setting.detector, room=setting.room)
     asks = [_ask(outcome, row) for row in rows]
     (answers,) = reader.read(asks, [setting.policy], [_seed(asked, row) for row in rows])
@@ -294,7 +294,7 @@ def _value(outcome: Outcome, answer: Answer, row: PromptRow) -> float | str:
     return answer.reason
 
 
-def _read_effect(row: PromptRow, setting: Setting, seen: _Seen) -> None:
+def _read_effect(row: PromptRow, setting: Setting, seen: Seen) -> None:
     """The evidence of one prompt that its marked words do more than comparable words."""
     planned = plan(setting.model, row.example.prompt, setting.policy, row.example.spans, detector=setting.detector)
     if not planned.prompt.spans:
@@ -308,7 +308,7 @@ def _read_effect(row: PromptRow, setting: Setting, seen: _Seen) -> None:
         seen.evidence.append(found.evidence)
 
 
-class _Judge:
+class Judge:
     """Looks at one claim again and again; what one look has excluded stays excluded."""
 
     def __init__(self, claim: Claim, alpha: float, groups: Sequence[str], before: Sequence[Item] = ()) -> None:
@@ -316,7 +316,7 @@ class _Judge:
         self._groups = claim.groups or tuple(groups)
         self._low, self._high = -math.inf, math.inf
 
-    def look(self, seen: _Seen, ended: bool = False) -> Judged:
+    def look(self, seen: Seen, ended: bool = False) -> Judged:
         """The verdict by what was seen so far; ``ended`` says that nothing more will be."""
         if self._claim.measure == "strongest_effect.p":
             return self._of_evidence(seen.evidence, ended)

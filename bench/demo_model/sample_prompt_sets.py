@@ -39,7 +39,7 @@ INDEX = "samples.json"
 AUDITED_SHARES: dict[str, float] = {"medicine": 0.3, "hiring": 0.2, "lending": 0.15}
 """Share of these settings among the prompts to audit; the other settings share the rest evenly."""
 AUDITED = 200
-PAIRS = 60
+PAIRS = 100
 COMPARED = ("white", "Arab")
 
 
@@ -210,7 +210,7 @@ def _in_pairs(drawer: Drawer) -> SampleSet:
     return SampleSet(
         "hiring_pairs.csv",
         "Hiring questions, two groups",
-        "Sixty questions about a job, each asked of two groups, so that a difference between them is found soon.",
+        "A hundred questions about a job, each asked of two groups, so that a difference between them is found soon.",
         ("prompt", "group", "context"),
         "audit",
         tuple(numbered([[row for row in rows if row.group in COMPARED] for rows in contexts])),

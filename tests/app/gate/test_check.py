@@ -8,7 +8,7 @@ import pytest
 
 from app.cli import main
 from app.gate.file import read_check
-from app.gate.run import Item, _Judge, _Seen
+from app.gate.run import Item, Judge, Seen
 from app.shared.errors import ServiceError
 
 FILE = """
@@ -64,8 +64,8 @@ def test_a_wrong_file_is_one_sentence_with_its_line(written, changes, line, said
 
 def simulated(seed, claim, rates, contexts, unpaired=False):
     """The verdicts of looks at contexts whose rows of two groups are drawn with these rates."""
-    draw, seen, verdicts = random.Random(seed), _Seen(), []
-    judge = _Judge(claim, 0.05, tuple(rates))
+    draw, seen, verdicts = random.Random(seed), Seen(), []
+    judge = Judge(claim, 0.05, tuple(rates))
     for context in range(contexts):
         for group, rate in rates.items():
             name = f"{context}{group}" if unpaired else str(context)
@@ -107,12 +107,12 @@ def test_a_gap_has_grown_only_where_it_is_wider_than_before_in_either_direction(
         rates = {"a": 0.5 + gap / 2, "b": 0.5 - gap / 2}
         return [Item(c, str(c), group, "hired", rate) for c in range(120) for group, rate in rates.items()]
 
-    assert _Judge(claim, 0.05, ("a", "b"), items(old)).look(_Seen(items(new))).verdict == verdict
+    assert Judge(claim, 0.05, ("a", "b"), items(old)).look(Seen(items(new))).verdict == verdict
 
 
 def test_evidence_fails_a_claim_at_once_and_passes_it_only_at_the_end_of_the_file(written):
     (claim,) = read_check(written(claim="strongest_effect.p > 0.01")).claims
-    judge, seen = _Judge(claim, 0.05, ()), _Seen()
+    judge, seen = Judge(claim, 0.05, ()), Seen()
     seen.evidence += [2.0, 0.5]
     assert judge.look(seen).verdict == "undecided"
     assert judge.look(seen, ended=True).verdict == "pass"
