@@ -6,8 +6,10 @@ import ctypes
 import hashlib
 import importlib
 import importlib.util
+import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,16 @@ import torch
 from torch import Tensor
 
 from coft_core.errors import ModelLoadError
-from coft_core.model.slots import RowTokens, capacity_for
+from coft_core.model.slots import FIRST_CAPACITY, RowTokens, capacity_for
 
 Place = tuple[int, int, int, bool]
 """A token to read: its sequence, position and id, and whether the logits after it are wanted."""
 SEQUENCES = 256
 """Sequences of one context at most, by llama.cpp's own limit."""
+FEW = 3
+"""Rows that are read one after the other where that is faster."""
+TRIALS = 3
+"""How often both ways are timed."""
 BATCH = 512
 """Tokens that are handed over at a time, and read in one pass."""
 PIECE = 1 << 25
@@ -88,6 +94,20 @@ class LlamaEngine:
         text = ctypes.create_string_buffer(256)
         self.api.llama_model_desc(self.model, text, len(text))
         return str(text.value, errors="replace")
+
+    @cached_property
+    def apart(self) -> bool:
+        """Whether two rows take longer together than one after the other, as some kernels of llama.cpp have it."""
+        pair, single = (Context(self, rows * FIRST_CAPACITY, rows) for rows in (2, 1))
+        together, alone = math.inf, math.inf
+        for position in range(TRIALS):
+            began = time.perf_counter()
+            pair.read([(row, position, 0, True) for row in (0, 1)])
+            read = time.perf_counter()
+            single.read([(0, position, 0, True)])
+            # The first ones also warm up.
+            together, alone = min(together, read - began), min(alone, time.perf_counter() - read)
+        return together > 2 * alone
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -223,12 +243,17 @@ class LlamaRows:
         if all(held == len(row) for held, row in zip(self._held, rows, strict=True)):
             self.cut()
         try:
-            logits = [context.read(self._pending(place, rows)) for place, context in enumerate(self._contexts)]
+            logits = [part for place, context in enumerate(self._contexts) for part in self._read(place, context, rows)]
         except RuntimeError:
             self._contexts, self._held = [], [0] * len(rows)
             raise
         self._held = [len(row) for row in rows]
         return torch.cat(logits)
+
+    def _read(self, place: int, context: Context, rows: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        pending = self._pending(place, rows)
+        few = 1 < context.sequences == len(pending) <= FEW
+        yield from map(context.read, [[one] for one in pending] if few and self._engine.apart else [pending])
 
     def cut(self) -> None:
         """Forget the newest token and those that are no longer there."""
