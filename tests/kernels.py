@@ -19,6 +19,7 @@ TESTS = (
     "tests/coft_core/conformal",
     "tests/coft_core/decode/test_decode.py",
     "tests/coft_core/model/test_compiled.py",
+    "tests/coft_core/model/test_int_weights.py",
     "tests/coft_core/suites/test_discrim_eval.py",
     "tests/coft_core/suites/test_statistics.py",
 )
