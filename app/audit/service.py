@@ -75,7 +75,7 @@ def neutral_words(settings: Settings) -> NeutralWords:
 
 
 class _Paused(BaseException):
-    """Ends the wait for a server; a step that is not there yet is taken when the chain goes on."""
+    """Ends the wait for a server; the missing step is taken when the text goes on."""
 
 
 def _raise_if(stop: Event) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.shared.errors import ServiceError
 
 Operator = Literal["<=", "<", ">=", ">"]
+COMPARE: Mapping[Operator, Callable[[float, float], bool]] = {"<=": le, "<": lt, ">=": ge, ">": gt}
 MEASURES = {
     "gap": (0, 2), "impact_ratio": (0,), "rate": (1,), "regression": (0, 2),
     "strongest_effect.p": (0,), "coverage": (0,),
@@ -59,8 +61,8 @@ class CheckFile(Part):
         method: How it decodes, such as ``coft,lam=0.6,calibration=FILE``.
         prompts: CSV or JSONL beside the file, with a group and a context in each row.
         outcomes: Outcomes by name.
-        risk: Chance that any verdict is wrong, over all claims and however long it goes on.
-        seed: Of the order in which contexts are read, and of what the model writes.
+        risk: Chance that any verdict of the check is wrong.
+        seed: Seed of the order of contexts and of what the model writes.
     """
 
     model: str = ""
@@ -87,13 +89,9 @@ class Claim:
 
     def judged(self, low: float, high: float) -> Literal["pass", "fail", "undecided"]:
         """The verdict on a measure that lies between two ends."""
-        if self.operator in ("<=", "<"):
-            strict = self.operator == "<"
-            holds, fails = (high < self.bound, low >= self.bound) if strict else (high <= self.bound, low > self.bound)
-        else:
-            strict = self.operator == ">"
-            holds, fails = (low > self.bound, high <= self.bound) if strict else (low >= self.bound, high < self.bound)
-        return "pass" if holds else "fail" if fails else "undecided"
+        compare = COMPARE[self.operator]
+        ends = compare(low, self.bound), compare(high, self.bound)
+        return "pass" if all(ends) else "undecided" if any(ends) else "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class Asked:
 
 
 def read_check(path: Path) -> Asked:
-    """Read the file of a check; a sentence names the line of what is wrong."""
+    """Read the file of a check; an error names the line."""
     try:
         text = path.read_text("utf-8")
         node, content = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)

@@ -298,7 +298,7 @@ def _read_effect(row: PromptRow, setting: Setting, seen: Seen) -> None:
     """The evidence of one prompt that its marked words do more than comparable words."""
     planned = plan(setting.model, row.example.prompt, setting.policy, row.example.spans, detector=setting.detector)
     if not planned.prompt.spans:
-        seen.left_out.append((row.line, "No word is marked, so that there is no effect."))
+        seen.left_out.append((row.line, "No word is marked, so there is nothing to compare."))
         return
     # Evidence is that of the first step, which does not depend on what is written there.
     found = controls_of(planned, [0], others=0, words=setting.words, room=setting.room)

@@ -39,7 +39,7 @@ class OfferedModels:
         if not self.offers(name):
             if name.startswith(PREFIX):
                 listed = ", ".join(self._served) or "none"
-                raise ModelLoadError(f"There is no served model {name!r} here; COFT_SERVED lists: {listed}.")
+                raise ModelLoadError(f"COFT_SERVED does not list {name!r}; it lists: {listed}.")
             raise ModelLoadError(NOT_OFFERED.format(name=name, offered=", ".join((*self._listed, *self._served))))
 
     def offers(self, name: str) -> bool:

@@ -101,7 +101,7 @@ def compared(
 
 
 def share_of(decided: Sequence[np.ndarray]) -> tuple[float, float, float]:
-    """The share with a 95 % interval by drawing chains anew."""
+    """The share with a 95 % bootstrap interval over chains."""
     sums, sizes = np.array([each.sum() for each in decided]), np.array([len(each) for each in decided])
     places = np.random.default_rng(0).integers(len(sums), size=(2000, len(sums)))
     low, high = np.quantile(sums[places].sum(1) / sizes[places].sum(1), [0.025, 0.975])

@@ -24,11 +24,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import coft_core as cc
 from bench.decode.shapes import LOGIT_SPREAD
-from bench.engines.llama import prompts
+from bench.engines.llama import prompts, stepped
 from coft_core.decode.captured import path_text, prepare_model
 from coft_core.decode.cost import weight_bytes
 from coft_core.experiments.speed import with_thresholds
-from coft_core.model.branches import BranchBatch
 from coft_core.model.fake import byte_tokenizer
 from coft_core.model.forced import teacher_forced_logits
 from coft_core.model.needs import read_bandwidth
@@ -146,19 +145,6 @@ def speed_of(folder: str, kind: str, rounds: int = 7, tokens: int = 8) -> dict[s
         "weight_gigabytes": weight_bytes(model) / 1e9, "peak_gigabytes": peak.own,
         "read_gigabytes_per_second": bandwidth / 1e9, **told,
     }  # fmt: skip
-
-
-def stepped(model: Any, branches: int, tokens: int) -> float:
-    """Seconds a token for so many branches, without what an audit does with the logits."""
-    batch = BranchBatch(model, [model.tokenizer.encode(PROMPT)] * branches)
-    chosen = batch.logits().argmax(-1)
-    began = time.perf_counter()
-    for _ in range(tokens):
-        batch.append(chosen)
-        chosen = batch.logits().argmax(-1)
-    seconds = (time.perf_counter() - began) / tokens
-    batch.close()
-    return seconds
 
 
 def audit(model: Any, policy: cc.Policy, tokens: int) -> float:

@@ -120,7 +120,7 @@ def _is_wide_at(step: Step, log_tau: float, vocabulary: int) -> bool:
         return is_wide(inside + max(left, 0.0) / tau, 1.0, vocabulary)
     refused = [row for row in step.candidates if not row.certified]
     between = sum(row.log_joint + slack >= log_tau for row in refused)
-    # An upper bound is no probability that is known to be elsewhere.
+    # An upper bound says nothing of where the rest of the probability is.
     rest, far = (
         math.fsum(math.exp(row.log_p_fused) for row in rows if "fused" not in row.at_most)
         for rows in (refused, outside)

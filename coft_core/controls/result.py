@@ -25,7 +25,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRank:
-    """What is told of a family's marked words where many texts are summed up.
+    """A family's marked words in a summary of many texts.
 
     Attributes:
         family: The family.

@@ -58,7 +58,7 @@ def test_reviewers_choose_a_served_model_by_name_and_get_the_steps_of_the_model_
     view = wired[ModelHost].describe("served:lab")
     assert (view.note, view.label) == ("Ready on a server", "served:lab")
     assert "weights were not seen" in view.details
-    with pytest.raises(ModelLoadError, match="COFT_SERVED lists: served:lab"):
+    with pytest.raises(ModelLoadError, match="it lists: served:lab"):
         wired[ModelHost].get("served:other")
 
 
