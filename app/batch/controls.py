@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from app.prompts.rows import BatchRowView
 from app.shared.files import to_csv
-from app.shared.format import count, listed, named, plural
+from app.shared.format import count, listed, named, p_text, plural
 from coft_core.controls.result import LEVEL, FamilyRank
 from coft_core.controls.statistics import rank_sum_p
 
@@ -107,11 +107,6 @@ def _summed(family: str, ranks: Sequence[FamilyRank]) -> FamilySum:
     pairs = sorted((rank.rank, rank.rows) for rank in ranks)
     places, rows = zip(*pairs, strict=True)
     return FamilySum(family, len(ranks), sum(places), sum(count + 1 for count in rows) / 2, rank_sum_of(places, rows))
-
-
-def p_text(p_value: float) -> str:
-    """A p-value in a sentence."""
-    return f"p = {p_value:.2g}" if p_value >= 0.001 else "p < 0.001"
 
 
 def controls_said(found: BatchControls) -> list[str]:

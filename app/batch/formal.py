@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.batch.impact import NUMBER, OutcomeRule, Outcomes, impact_table, outcomes_of, scores_of
+from app.batch.impact import NUMBER, Outcomes, outcomes_of, scores_of
 from app.batch.service import BatchView
 from app.shared.formal_reports import AuditedBatch, RateTable
+from app.shared.impact import OutcomeRule, impact_table
 
 
 @dataclass(frozen=True)

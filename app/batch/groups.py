@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from statistics import fmean
 
-from app.batch.controls import p_text
-from app.batch.impact import ImpactTable, Outcomes
-from app.shared.format import percentage, plural, signed
+from app.batch.impact import Outcomes
+from app.shared.format import p_text, percentage, plural, signed
+from app.shared.impact import ImpactTable
 from coft_core.controls.statistics import GroupDifference, between_groups
 
 NO_CONTEXT = (

@@ -12,7 +12,7 @@ from app.audit.operations import DecodingOptions
 from app.batch.controls import controls_said
 from app.batch.formal import RatesRule, audited_batch
 from app.batch.groups import GroupControl, group_control, group_said
-from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
+from app.batch.impact import Outcomes, impact_json
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
 from app.prompts.rows import BatchRowView, MeanInterval
 from app.report.service import EXPORTS, FORMAL, INSPECT, ReportService
@@ -20,6 +20,7 @@ from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
+from app.shared.impact import ImpactTable, OutcomeRule, impact_csv
 from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json

@@ -16,7 +16,7 @@ from gradio.components import Component
 from app.audit.panel import SettingsHandlers, folded_settings, wire_settings
 from app.batch.controls import batch_controls, controls_csv
 from app.batch.formal import RatesRule, audited_batch
-from app.batch.impact import Outcomes, impact_csv, impact_table, outcomes_of
+from app.batch.impact import Outcomes, outcomes_of
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv
 from app.batch.service import BatchRequest, BatchService
 from app.batch.words import (
@@ -52,6 +52,7 @@ from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, shown_to, wire
 from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
+from app.shared.impact import impact_csv, impact_table
 from app.shared.markup import from_file, laid_out
 from app.shared.needs import EXPORT, READ
 from app.shared.settings_json import whole

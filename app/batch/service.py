@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from app.audit.service import AuditService, neutral_words
 from app.batch.controls import BatchControls, batch_controls, controls_csv
-from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_table, outcomes_of
+from app.batch.impact import Outcomes, outcomes_of
 from app.batch.rows import (
     BatchOrder,
     GroupTotals,
@@ -43,6 +43,7 @@ from app.prompts.sets import (
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, sentence_of
 from app.shared.files import write_text
+from app.shared.impact import ImpactTable, OutcomeRule, impact_table
 from app.shared.json import job_json, settings_json
 from app.shared.kept_steps import WrittenChain
 from app.shared.planning import Planner, pinned, prompted, without_calibration

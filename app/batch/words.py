@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from app.batch.controls import controls_said
 from app.batch.groups import group_control, group_said
-from app.batch.impact import SMALL_SHARE, ImpactTable, OutcomeRule, Outcomes, ratio_interval
+from app.batch.impact import Outcomes
 from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView
 from app.jobs.service import ENDED
@@ -23,11 +23,11 @@ from app.shared.format import (
     count,
     factor_text,
     level,
-    percentage,
     plural,
     signed,
 )
 from app.shared.glossary import explained_titles
+from app.shared.impact import SMALL_SHARE, ImpactTable, OutcomeRule, impact_finding
 from app.shared.markup import from_file, html, laid_out, scrolled
 from app.shared.policies import info_of, parameters_line
 from coft_core.controls.result import LEVEL
@@ -309,22 +309,6 @@ def impact_rows(impact: ImpactTable) -> Markup:
     """The table itself."""
     shown = laid_out("batch/impact_rows.html", rows=impact.rows, small=f"{SMALL_SHARE:.0%}")
     return scrolled("Selection rates and impact ratios", shown)
-
-
-def impact_finding(impact: ImpactTable) -> str:
-    """The lowest impact ratio with its interval, in one sentence; empty where no two groups are compared."""
-    if impact.compared is None:
-        return ""
-    highest, lowest = impact.compared
-    side = "below" if lowest.below_four_fifths else "not below"
-    between = ""
-    if (interval := ratio_interval(lowest, highest)) is not None:
-        between = f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}"
-    return (
-        f"{lowest.group} is selected {lowest.ratio:.2f} times as often as {highest.group} (impact ratio "
-        f"{lowest.ratio:.2f}{between}), {side} four fifths: {percentage(lowest.rate)} of {count(lowest.total)} against "
-        f"{percentage(highest.rate)} of {count(highest.total)}."
-    )
 
 
 def _refused(sentence: str) -> Markup:

@@ -55,6 +55,11 @@ def percentage(share: float) -> str:
     return f"{text}\N{NO-BREAK SPACE}%"
 
 
+def p_text(p_value: float) -> str:
+    """A p-value in a sentence."""
+    return f"p = {p_value:.2g}" if p_value >= 0.001 else "p < 0.001"
+
+
 def digits_for(values: list[float], tau: float) -> int:
     """Fewest digits (2 to 4) at which every value compares with tau as it does in full precision."""
     for digits in range(2, MOST_DIGITS):

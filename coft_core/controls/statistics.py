@@ -84,6 +84,15 @@ def e_value(effects: npt.ArrayLike, key: str) -> float:
     return 0.5 if logarithm > -1e-4 else (1 - u + u * logarithm) / (u * logarithm**2)
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted so that all of those at or below a level are right together (Holm, Scand. J. Stat. 6, 1979)."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(p_values))
+    factors = np.arange(len(p_values), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * factors), 1.0)
+    return [float(value) for value in adjusted]
+
+
 def _uniform(key: str) -> float:
     """A number in (0, 1) that depends on the key only."""
     digest = hashlib.blake2b(f"evidence|{key}".encode(), digest_size=8).digest()

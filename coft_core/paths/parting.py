@@ -27,6 +27,7 @@ from itertools import zip_longest
 import numpy as np
 import numpy.typing as npt
 
+from coft_core.controls.statistics import holm
 from coft_core.errors import InvalidInputError
 from coft_core.paths.tree import PathTree, TokenPath
 
@@ -140,15 +141,6 @@ def parts_at(first: TokenPath, second: TokenPath) -> int | None:
     """The first token, counted from 1, at which twins differ; None where they never do."""
     pairs = enumerate(zip_longest(first, second), start=1)
     return next((number for number, (one, other) in pairs if one != other), None)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted so that all of those at or below a level are right together (Holm, Scand. J. Stat. 6, 1979)."""
-    order = np.argsort(p_values, kind="stable")
-    adjusted = np.empty(len(p_values))
-    factors = np.arange(len(p_values), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * factors), 1.0)
-    return [float(value) for value in adjusted]
 
 
 def _goes_several_ways(tree: PathTree, node: int, first: int, second: int) -> bool:

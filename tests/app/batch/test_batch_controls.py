@@ -11,10 +11,11 @@ from app.audit.service import AuditService
 from app.batch import service
 from app.batch.controls import NOT_COMPARED, NOT_MARKED, NOTHING_LIKE, REPEATED, batch_controls, controls_said
 from app.batch.groups import NO_CONTEXT, NO_WORDINGS, group_control
-from app.batch.impact import OutcomeRule, impact_table, outcomes_of
+from app.batch.impact import outcomes_of
 from app.batch.rows import sorted_rows
 from app.batch.service import BatchService, _time_to_compare
 from app.jobs.service import JobService
+from app.shared.impact import OutcomeRule, impact_table
 from coft_core.controls.result import FamilyRank
 from coft_core.controls.statistics import rank_sum_p
 from tests.app.batch.small_batch import REQUEST, SETTINGS, parsed, run

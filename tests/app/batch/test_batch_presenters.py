@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.batch.formal import RatesRule
-from app.batch.impact import OutcomeRule, impact_table, outcomes_of
+from app.batch.impact import outcomes_of
 from app.batch.operations import batch_request
 from app.batch.page import DOTS, INTERVALS, rates_rule, totals_figure
 from app.batch.rows import BatchQuery, batch_query, group_totals, group_value
@@ -16,7 +16,6 @@ from app.batch.service import BatchRequest, BatchSummary, BatchView
 from app.batch.words import (
     batch_message,
     batches_list,
-    impact_finding,
     impact_message,
     rows_message,
     rows_table,
@@ -25,6 +24,7 @@ from app.batch.words import (
 from app.prompts.rows import BatchRowView
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
+from app.shared.impact import OutcomeRule, impact_finding, impact_table
 from db.jobs import JobStatus
 from tests.records import NOW, job_view
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.audit.service import AuditService
 from app.batch.formal import RatesRule, audited_batch
-from app.batch.impact import OutcomeRule, impact_table, outcomes_of
+from app.batch.impact import outcomes_of
 from app.batch.operations import formal_batch_report
 from app.batch.service import BatchRequest, BatchService
 from app.jobs.service import JobService
@@ -16,6 +16,7 @@ from app.review.service import VerdictService
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.impact import OutcomeRule, impact_table
 from app.shared.step_words import fused_overruled
 from app.shared.thinking import divided_text
 from coft_core.errors import CalibrationMismatch, InvalidInputError

@@ -11,12 +11,11 @@ from playwright.sync_api import Page, expect
 from pypdf import PdfReader
 
 from app.batch.controls import controls_said
-from app.batch.impact import OutcomeRule
 from app.batch.service import BatchRequest, BatchService
-from app.batch.words import impact_finding
 from app.jobs.service import JobService
 from app.prompts.sets import ParsedPromptSet
 from app.shared.audits import AuditSettings
+from app.shared.impact import OutcomeRule, impact_finding
 from app.shared.wiring import Services
 from tests.app.shared.test_accessibility import faulty
 from tests.browser import hand_over

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from app.batch.impact import ImpactTable, impact_csv, impact_table, ratio_interval
 from app.shared.errors import ServiceError
+from app.shared.impact import ImpactTable, impact_csv, impact_table, ratio_interval
 
 
 def outcomes(**groups: tuple[int, int]) -> list[tuple[str | None, bool]]:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.batch.impact import NUMBER, OutcomeRule, impact_table, outcomes_of, scores_of
+from app.batch.impact import NUMBER, outcomes_of, scores_of
 from app.batch.rows import MEASURES, group_totals, sorted_rows
 from app.prompts.rows import BatchRowView, mean_interval
 from app.shared.errors import ServiceError
+from app.shared.impact import OutcomeRule, impact_table
 from app.shared.thinking import divided_text
 
 ROW = BatchRowView(

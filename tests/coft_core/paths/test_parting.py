@@ -5,8 +5,9 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from coft_core.controls.statistics import holm
 from coft_core.errors import InvalidInputError
-from coft_core.paths.parting import beginnings_by_depth, compare_twins, holm, partings, parts_at
+from coft_core.paths.parting import beginnings_by_depth, compare_twins, partings, parts_at
 from coft_core.paths.tree import merge_paths
 
 
