@@ -44,6 +44,7 @@ class LocalServer:
     model: LanguageModel
     most: int | None = None
     tokenizes: bool = True
+    names: bool = True
     listed: dict[str, Any] = field(default_factory=lambda: {"id": "lab", "root": "/models/lab"})
     faults: deque[Fault] = field(default_factory=deque)
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -63,13 +64,16 @@ class LocalServer:
 
     def completions(self, body: dict[str, Any]) -> Any:
         """Next tokens of several prompts, with the drawn one at the end, which is an unlikely one."""
-        count, size = body["logprobs"], self.model.vocabulary_size
+        count, size, names = body["logprobs"], self.model.vocabulary_size, body.get("logprob_token_ids", [])
         if self.most is not None and not 0 <= count <= self.most:
             return 400
         choices = []
         for index, prompt in enumerate(body["prompt"]):
             ids, log_p = sorted_tokens(self.model, tuple(prompt))
             asked = size if count < 0 else count
+            if names and self.names:
+                ids, log_p = names, [log_p[ids.index(name)] for name in names]
+                asked = len(names)
             pairs = zip([ids[-1], *ids[:asked]], [log_p[-1], *log_p[:asked]], strict=True)
             top = {f"token_id:{token}": value for token, value in pairs}
             choices.append({"index": index, "logprobs": {"top_logprobs": [top]}})

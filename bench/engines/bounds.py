@@ -33,6 +33,7 @@ def measured(quick: bool) -> dict[str, Any]:
         of_set = list(written(model, own, texts[: 5 if quick else 220]))
         found[name] = compared(of_set, own)
         chains += of_set
+    found["all, no tokens named"] = compared(chains, own, [most_likely_of(logits, COUNT) for logits in chains])
     return found | {
         f"lambda {lam:g}, temperature {temperature:g}, alpha {alpha:g}": compared(
             chains, cc.CoftPolicy(lam, calibration.read(alpha=alpha), temperature=temperature)
@@ -72,14 +73,15 @@ def compared(
 ) -> dict[str, Any]:
     """Steps, the share that is decided with its 95 % interval over chains, and what is wrong of them.
 
-    ``returned`` is what a server gives of each chain; None takes the most likely tokens of the chain itself.
+    ``returned`` is what a server gives of each chain; None takes the most likely tokens of the chain itself, and those
+    that came back for the other branch only, which vLLM gives where they are named.
     """
     decided, wrong, false_members, exact, wrong_draws = [], 0, 0, 0, 0
     for seed, logits in enumerate(chains):
         log_tau = torch.tensor([policy.threshold(step)[0] for step in range(len(logits))], dtype=torch.float32)[:, None]
         whole = policy.views_at(logits, log_tau)
-        few = most_likely_of(logits, COUNT) if returned is None else returned[seed]
-        views = bounded_views(policy, few, log_tau)
+        few = _named(logits) if returned is None else returned[seed]
+        views = bounded_views(policy, few, log_tau, count=COUNT)
         if views.ends is None or views.certified is None or whole.certified is None:
             raise AssertionError("There are no bounds of a set.")
         closed = views.ends.undecided == 0  # (C,)
@@ -98,6 +100,12 @@ def compared(
         "share": [round(number, 4) for number in share_of(decided)], "decided wrongly": wrong,
         "steps with a false member": false_members, "exact draws": exact, "wrong exact draws": wrong_draws,
     }  # fmt: skip
+
+
+def _named(logits: Tensor) -> Tensor:
+    found = most_likely_of(logits, COUNT)  # (C, 2, V)
+    seen = (found > -torch.inf).any(1, keepdim=True)
+    return torch.log_softmax(logits.float(), -1).masked_fill(~seen, -torch.inf)
 
 
 def share_of(decided: Sequence[np.ndarray]) -> tuple[float, float, float]:

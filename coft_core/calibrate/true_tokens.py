@@ -218,7 +218,9 @@ def _batch_supports(
     shape = (len(tokens), len(lams), len(items[0].prompts) - 1)
     supports: Tensor = torch.empty(shape, dtype=torch.float32, device=model.device)
     for index, logits in scorer.logits(items):
-        found = token_support if model.most_likely is None else least_support
-        supports[index] = found(logits, tokens[index], lams, temperature).float()
+        asked = logits, tokens[index], lams, temperature
+        supports[index] = (
+            token_support(*asked) if model.most_likely is None else least_support(*asked, model.most_likely)
+        ).float()
     array: npt.NDArray[np.float32] = supports.cpu().numpy()
     return array

@@ -164,7 +164,7 @@ class _Measure:
             if self._plan.model.most_likely is None:
                 low = high = torch.log_softmax(at_least_float32(logits) / temperature, dim=-1)  # (n, B, V)
             else:
-                low, high = branch_ends(logits, temperature)
+                low, high = branch_ends(logits, temperature, self._plan.model.most_likely)
             ratios[index] = _ratios(low, high, tokens[index], shown, masked).float()
             least = low.exp_()
             most = least if high is low else high.exp_()

@@ -32,7 +32,7 @@ class StepForm:
     greedy: bool
     keeper: Keeper | None
     noise: float
-    bounded: bool = False
+    most_likely: int | None = None
 
     @property
     def key(self) -> Hashable:
@@ -42,8 +42,9 @@ class StepForm:
 
     def views(self, logits: Tensor, pasts: Sequence[Past] = ()) -> Views:
         """Lines 3 to 5, fuse and certify: what the policy says of logits ``(G, B, V)``; few look at the ``pasts``."""
-        if self.bounded:
-            return bounded_views(self.policy, logits, *self.policy.threshold(self.index), self.noise)
+        if self.most_likely is not None:
+            threshold = self.policy.threshold(self.index)
+            return bounded_views(self.policy, logits, *threshold, self.noise, self.most_likely)
         return self.policy.views(logits, self.index, self.branches, pasts)
 
     def tensors(
@@ -151,8 +152,9 @@ def _form(step: NextStep, logits: Tensor) -> StepForm:
     if plan.keep_logits and plan.policy.fusion_weight is not None:
         layout = Keeper.of(plan.policy, step.branches, logits[0])
         keeper = layout if layout.size <= plan.full_bytes else None
-    bounded = plan.model.most_likely is not None
-    return StepForm(plan.policy, step.index, step.branches, plan.greedy, keeper, plan.noise.nats, bounded)
+    return StepForm(
+        plan.policy, step.index, step.branches, plan.greedy, keeper, plan.noise.nats, plan.model.most_likely
+    )
 
 
 def _draws(steps: Sequence[NextStep], logits: Tensor) -> Tensor:

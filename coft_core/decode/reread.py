@@ -128,7 +128,13 @@ def _batches(kept: Sequence[Kept], policy: Policy) -> Iterator[list[Kept]]:
 
     def alike(one: Kept) -> Hashable:
         step, stored = one
-        return (stored.branches, stored.vocabulary_size, stored.temperature, step.noise or 0.0, step.bounds is None)
+        return (
+            stored.branches,
+            stored.vocabulary_size,
+            stored.temperature,
+            step.noise or 0.0,
+            step.bounds and step.bounds.seen,
+        )
 
     for _, run in groupby(kept, alike):
         together = list(run)
@@ -152,7 +158,7 @@ def read(kept: Sequence[Kept], reader: Reader) -> list[Step]:
             views = (
                 policy.views_at(logits, log_tau[:, None])
                 if first.bounds is None
-                else bounded_views(policy, logits, log_tau[:, None], noise=noise)
+                else bounded_views(policy, logits, log_tau[:, None], noise=noise, count=first.bounds.seen)
             )
         else:
             views = policy.views(logits, first.index, stored.branches)

@@ -69,8 +69,9 @@ class BranchBatch:
         rows: Sequence[Sequence[int]],
         share: bool = True,
         sharing: Sharing | None = None,
+        width: int = 1,
     ) -> None:
-        """Lay the prompts out; nothing runs yet."""
+        """Lay the prompts out, so many of each chain; nothing runs yet."""
         if not rows or any(len(row) == 0 for row in rows):
             raise InvalidInputError("The prompt has no tokens; type at least one word.")
         longest = max(len(row) for row in rows)
@@ -82,7 +83,7 @@ class BranchBatch:
         self.closed = False
         self.waited = 0.0
         """Seconds for which the newest logits waited on forwards of others; whoever runs those for many writes it."""
-        self._tokens = RowTokens(rows, model.context_length, model.device)
+        self._tokens = RowTokens(rows, model.context_length, model.device, width)
         self._sharing = (sharing or Sharing.of(model.device)) if share else None
         self._memory: Rows | None = None
 

@@ -41,8 +41,14 @@ class BranchGroup:
         """Lay the prompts out, to be run by the forwards of many or, without any, alone; nothing runs yet."""
         parts = _parts(models, branches)
         # A prefix is not read by itself under hooks, since they may depend on where a forward begins and ends.
+        chains = len(branches) // len({branch.name for branch in branches})
         batches = [
-            BranchBatch(part.model, [branches[row].input_ids for row in part.rows], share=not part.hooks)
+            BranchBatch(
+                part.model,
+                [branches[row].input_ids for row in part.rows],
+                share=not part.hooks,
+                width=len(part.rows) // chains,
+            )
             for part in parts
         ]
         self._forwards, self._parts, self._batches, self._order = forwards, parts, batches, _order(parts)

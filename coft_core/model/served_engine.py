@@ -36,6 +36,8 @@ SLACK = 0.01
 """By how much the logarithm of all probabilities together may miss 0, through rounding."""
 ALL = -1
 """What vLLM takes for all tokens."""
+MOST_NAMED = 128
+"""Tokens that can be asked for by name in one request."""
 
 Returned = tuple[list[int], list[float]]
 """Token ids that came back for one prompt, and their log-probabilities."""
@@ -63,6 +65,9 @@ class Api(Protocol):
 
     def body(self, prompts: Sequence[Sequence[int]], count: int) -> dict[str, Any]:
         """The request for the next token of some prompts, with so many of the most likely ones."""
+
+    def naming(self, prompts: Sequence[Sequence[int]], tokens: Sequence[int]) -> dict[str, Any] | None:
+        """The request for the probabilities of these tokens; None where the server takes no names."""
 
     def returned(self, answer: Any) -> list[Returned]:
         """What came back for each prompt."""
@@ -96,6 +101,10 @@ class Completions:
         plain = {"temperature": 1.0, "top_p": 1.0, "top_k": ALL, "min_p": 0.0, "repetition_penalty": 1.0}
         asked = {"logprobs": count, "max_tokens": 1, "return_tokens_as_token_ids": True}
         return {"model": self._model, "prompt": [list(prompt) for prompt in prompts], **asked, **plain}
+
+    def naming(self, prompts: Sequence[Sequence[int]], tokens: Sequence[int]) -> dict[str, Any]:
+        """What earlier versions of vLLM do not know, they pass over."""
+        return {**self.body(prompts, 1), "logprob_token_ids": list(tokens)}
 
     def returned(self, answer: Any) -> list[Returned]:
         """Choices in the order of prompts; the keys are ``token_id:<id>``."""
@@ -142,6 +151,9 @@ class LlamaServer:
         kept = {"cache_prompt": True, "response_fields": ["index", "completion_probabilities"]}
         return {"prompt": [list(prompt) for prompt in prompts], **asked, **kept, "samplers": ["top_k"], "top_k": 1}
 
+    def naming(self, prompts: Sequence[Sequence[int]], tokens: Sequence[int]) -> None:
+        """It gives as many of the most likely tokens as are asked for."""
+
     def returned(self, answer: Any) -> list[Returned]:
         """One answer a prompt, or a single one."""
         answers = sorted(answer if isinstance(answer, list) else [answer], key=lambda each: each.get("index", 0))
@@ -172,6 +184,7 @@ class ServedEngine:
         self.vocabulary_size = self.about.vocabulary_size or len(tokenizer)
         self.most_likely: int | None = None
         self._find_out(served.most_likely)
+        self._takes_names = self.most_likely is not None and self._can_name()
         self.checked = self._understood(lambda: self._api.encoded("a")) is not None
 
     @property
@@ -184,7 +197,8 @@ class ServedEngine:
         """What is not known of the model because a server has it, in sentences."""
         note = f"Computed by {self.title} on a server; the weights were not seen."
         if self.most_likely is not None:
-            note += f" The server returns only the {self.most_likely} most likely tokens."
+            note += f" The server returns only the {self.most_likely} most likely tokens"
+            note += " and those that the other branch returned." if self._takes_names else "."
         if not self.checked:
             note += " The server does not say how it makes tokens, so its tokenizer was not compared with the one here."
         return note
@@ -203,12 +217,31 @@ class ServedEngine:
         width = max(1, self._size(self.most_likely or ALL) * self._at_once // rows)
         for start in range(begin, length, width):
             ends = range(start + 1, min(start + width, length) + 1)
-            yield self.next_tokens([row[:end] for row in ids.tolist() for end in ends]).view(rows, len(ends), -1)
+            found = self.next_tokens([row[:end] for end in ends for row in ids.tolist()], rows)  # (w * R, V)
+            yield found.view(len(ends), rows, -1).transpose(0, 1)
 
-    def next_tokens(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Log-probabilities of the token after each prompt, ``(N, V)``; ``-inf`` for those that did not come back."""
-        count = self.most_likely or ALL
-        return torch.stack([self._row(*returned) for returned in self._asked(prompts, count)])
+    def next_tokens(self, prompts: Sequence[Sequence[int]], width: int = 1) -> Tensor:
+        """Log-probabilities of the token after each prompt, ``(N, V)``; ``-inf`` for those that did not come back.
+
+        So many prompts belong together: what came back for one is asked for by name for the others, so that it is known
+        for all, unless they are too many.
+        """
+        found = torch.stack([self._row(*each) for each in self._asked(prompts, self.most_likely or ALL)])  # (N, V)
+        if not self._takes_names or width == 1:
+            return found
+        groups = found.view(-1, width, self.vocabulary_size)  # (N / width, width, V)
+        starts, names, bodies = [], [], []
+        for start, group in zip(range(0, len(prompts), width), groups, strict=True):
+            tokens = (group > -torch.inf).any(0).nonzero()[:, 0].tolist()
+            if len(tokens) <= MOST_NAMED:
+                starts.append(start)
+                names.append(tokens)
+                bodies.append(self._api.naming(prompts[start : start + width], tokens) or {})
+        for start, tokens, part in zip(starts, names, self._answers(bodies, [width] * len(bodies)), strict=True):
+            values = self._understood(lambda part=part, tokens=tokens: _named(part, tokens))  # (width, n)
+            known = found[start : start + width, tokens]
+            found[start : start + width, tokens] = torch.where(known > -torch.inf, known, values)
+        return found
 
     def _size(self, count: int) -> int:
         """Prompts of one request."""
@@ -217,13 +250,29 @@ class ServedEngine:
     def _asked(self, prompts: Sequence[Sequence[int]], count: int) -> list[Returned]:
         size = self._size(count)
         pieces = [prompts[start : start + size] for start in range(0, len(prompts), size)]
-        answers = self._client.post(self._api.path, [self._api.body(piece, count) for piece in pieces])
+        parts = self._answers([self._api.body(piece, count) for piece in pieces], [len(piece) for piece in pieces])
+        return [returned for part in parts for returned in part]
+
+    def _answers(self, bodies: Sequence[dict[str, Any]], sizes: Sequence[int]) -> list[list[Returned]]:
+        """What came back for requests with so many prompts each."""
+        answers = self._client.post(self._api.path, bodies)
         if None in answers:
             raise RefusalError(f"The server of {self.name!r} has no {self._api.path}; see that its kind is right.")
         found = [self._understood(lambda answer=answer: self._api.returned(answer)) for answer in answers]
-        if [len(each) for each in found] != [len(piece) for piece in pieces]:
+        if [len(each) for each in found] != list(sizes):
             raise EngineError(f"The server of {self.name!r} answered another number of prompts than were sent.")
-        return [returned for part in found for returned in part]
+        return found
+
+    def _can_name(self) -> bool:
+        """Whether the server gives the probabilities of tokens that are named; others give the most likely ones."""
+        names = [0, 1, 2]
+        if (body := self._api.naming([[0]], names)) is None:
+            return False
+        try:
+            (((ids, _),),) = self._answers([body], [1])
+        except RefusalError:
+            return False
+        return set(names) <= set(ids)
 
     def _understood(self, read: Any) -> Any:
         try:
@@ -279,6 +328,12 @@ class ServedEngine:
         return torch.full((self.vocabulary_size,), -torch.inf).index_put_((places,), values)
 
 
+def _named(part: Sequence[Returned], tokens: Sequence[int]) -> Tensor:
+    """The log-probabilities of these tokens after each prompt, ``(N, n)``."""
+    rows = [dict(zip(ids, log_p, strict=True)) for ids, log_p in part]
+    return torch.tensor([[row[token] for token in tokens] for row in rows]).clamp_min(LEAST)
+
+
 class ServedRows:
     """Rows of which only the tokens are held."""
 
@@ -295,9 +350,8 @@ class ServedRows:
     def logits(self) -> Tensor:
         """Log-probabilities that follow each row's newest token, ``(R, V)``."""
         written = self._tokens.after(0).tolist()
-        return self._engine.next_tokens(
-            [[*prompt, *tail] for prompt, tail in zip(self._tokens.prompts, written, strict=True)]
-        )
+        prompts = [[*prompt, *tail] for prompt, tail in zip(self._tokens.prompts, written, strict=True)]
+        return self._engine.next_tokens(prompts, self._tokens.width)
 
     def cut(self) -> None:
         """Nothing is held here."""

@@ -193,7 +193,11 @@ def in_pieces(model: LanguageModel, ids: Tensor) -> Sequence[Tensor]:
 class RowTokens:
     """Prompts of R rows, and the tokens generated behind them; column 0 of the latter is each prompt's last token."""
 
-    def __init__(self, prompts: Sequence[Sequence[int]], context_length: int, device: torch.device) -> None:
+    def __init__(
+        self, prompts: Sequence[Sequence[int]], context_length: int, device: torch.device, width: int = 1
+    ) -> None:
+        """Rows are branches of chains, so many of each chain, one after the other."""
+        self.width = width
         self.prompts = tuple(tuple(prompt) for prompt in prompts)
         self.rows, self.longest = len(self.prompts), max(len(prompt) for prompt in self.prompts)
         self.uniform = all(len(prompt) == self.longest for prompt in self.prompts)
@@ -242,7 +246,8 @@ class RowTokens:
 
     def chosen(self, rows: Sequence[int]) -> RowTokens:
         """Some of the rows, with all that was generated."""
-        chosen = RowTokens([self.prompts[row] for row in rows], self._context_length, self._tail.device)
+        width = 1 if len(rows) % self.width else self.width
+        chosen = RowTokens([self.prompts[row] for row in rows], self._context_length, self._tail.device, width)
         chosen._tail, chosen.generated = self._tail[list(rows)], self.generated
         return chosen
 

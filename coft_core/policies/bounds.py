@@ -1,9 +1,10 @@
 """A step of which the engine returned only the most likely tokens: every number between two ends that are certain.
 
-A token that a branch did not return has at most the probability of the least likely one that it did, and at most what
-is left over. At another temperature, and where branches are fused, the sum that divides all weights lies between two
-ends too: what is known of it, and that with the most that the rest can add (Hölder's inequality for the mass of a
-product, convexity for the powers). Figures put all tokens that are not known into one, which never raises a divergence.
+A token that a branch did not return has at most the probability of the least likely one of those that it did return as
+the most likely, and at most what is left over. At another temperature, and where branches are fused, the sum that
+divides all weights lies between two ends too: what is known of it, and that with the most that the rest can add
+(Hölder's inequality for the mass of a product, convexity for the powers). Figures put all tokens that are not known
+into one, which never raises a divergence.
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ class _Returned:
     most: Tensor
 
     @classmethod
-    def of(cls, logits: Tensor) -> _Returned:
+    def of(cls, logits: Tensor, count: int | None) -> _Returned:
         log_p = logits.double()  # (G, V)
         seen = log_p > -torch.inf
         # What is returned may add up to more than one; then all of it is off by about as much.
         left = (1 - log_p.exp().sum(-1, keepdim=True)).abs() + ROUNDING  # (G, 1)
         left = left.masked_fill(seen.all(-1, keepdim=True), 0)
+        # Others than the most likely ones may be there too, which were asked for by name.
         least = log_p.masked_fill(~seen, torch.inf).amin(-1, keepdim=True)  # (G, 1)
+        if count is not None:
+            least = torch.maximum(least, log_p.topk(min(count, log_p.shape[-1])).values[..., -1:])
         return cls(log_p, seen, left, torch.minimum(least, left.log()))
 
     @property
@@ -127,29 +131,31 @@ def _branch(branch: _Returned, temperature: float) -> _Range:
     return _Range(tempered.low, torch.minimum(tempered.high, branch.high * power - known), branch.seen)
 
 
-def branch_ends(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The ends of the log-probabilities of rows ``(..., V)`` of which only the most likely tokens came back."""
-    found = _branch(_Returned.of(logits), temperature)
+def branch_ends(logits: Tensor, temperature: float, count: int) -> tuple[Tensor, Tensor]:
+    """The ends of the log-probabilities of rows ``(..., V)`` by their most likely tokens, whatever else came back."""
+    values, places = logits.topk(min(count, logits.shape[-1]))
+    own = torch.full_like(logits, -torch.inf).scatter_(-1, places, values)
+    found = _branch(_Returned.of(own, None), temperature)
     return found.low, found.high
 
 
-def least_support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature: float) -> Tensor:
+def least_support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature: float, count: int) -> Tensor:
     """The least joint support of one token a position, ``(n, L, 1)``, of logits ``(n, 2, V)`` and tokens ``(n,)``.
 
     It is a score like the support itself: thresholds read off it hold for sets of what is certain to reach them.
     """
     found = []
     for lam in lams:
-        _, (_, masked, fused) = _ranges(logits, lam, temperature)
+        _, (_, masked, fused) = _ranges(logits, lam, temperature, count)
         found.append(torch.minimum(masked.low, fused.low).gather(-1, tokens[:, None]))  # (n, 1)
     return torch.stack(found, dim=1)
 
 
 def _ranges(
-    logits: Tensor, lam: float, temperature: float
+    logits: Tensor, lam: float, temperature: float, count: int | None
 ) -> tuple[tuple[_Returned, _Returned], tuple[_Range, _Range, _Range]]:
     """What came back of logits ``(G, B, V)``, and the factual, the masked and the fused view."""
-    one, other = _Returned.of(logits[:, 0]), _Returned.of(logits[:, -1])
+    one, other = (_Returned.of(logits[:, branch], count) for branch in (0, -1))
     factual, masked = _branch(one, temperature), _branch(other, temperature)
     end_points = {0.0: factual, 1.0: masked}
     fused = end_points[lam] if lam in end_points else _fused(one, other, lam, temperature)
@@ -157,14 +163,20 @@ def _ranges(
 
 
 def bounded_views(
-    policy: Policy, logits: Tensor, log_tau: float | Tensor, state: CertificateState = "none", noise: float = 0.0
+    policy: Policy,
+    logits: Tensor,
+    log_tau: float | Tensor,
+    state: CertificateState = "none",
+    noise: float = 0.0,
+    count: int | None = None,
 ) -> Views:
     """What a policy that fuses at most two branches says of logits ``(G, B, V)`` of which most are missing.
 
     Log-probabilities are the lower ends of what is known, and the upper ends of everything else. The certified set is
-    what is certain to be in it; thresholds are one number or ``(G, 1)``.
+    what is certain to be in it; thresholds are one number or ``(G, 1)``. So many tokens of each branch came back as its
+    most likely ones; None says that all that came back are.
     """
-    returned, ranges = _ranges(logits, policy.fusion_weight or 0.0, policy.sampling.temperature)
+    returned, ranges = _ranges(logits, policy.fusion_weight or 0.0, policy.sampling.temperature, count)
     factual, masked, fused = ranges
     certified = margins = None
     sizes = undecided = torch.zeros(len(logits), 2, device=logits.device)
@@ -187,7 +199,7 @@ def bounded_views(
         state=state,
         certified_in=policy.certified_in,
         margins=margins,
-        ends=_ends(policy.sampling, ranges, certified, sizes, undecided[:, 1] - undecided[:, 0]),
+        ends=_ends(policy.sampling, ranges, certified, sizes, undecided[:, 1] - undecided[:, 0], count),
     )
 
 
@@ -206,6 +218,7 @@ def _ends(
     certified: Tensor | None,
     sizes: Tensor,
     undecided: Tensor,
+    count: int | None,
 ) -> Ends:
     factual, masked, fused = ranges
     returned = factual.known | masked.known  # (G, V)
@@ -230,7 +243,7 @@ def _ends(
         missing=torch.stack([~view.known for view in ranges]),
         sizes=sizes,
         figures=_figures(ranges, certified),
-        seen=torch.minimum(factual.known.sum(-1), masked.known.sum(-1)),
+        seen=torch.minimum(factual.known.sum(-1), masked.known.sum(-1)).clamp_max(count or returned.shape[-1]),
         slack=torch.stack([view.slack for view in ranges], dim=-1),
         undecided=undecided,
         exact=exact & (undecided == 0),

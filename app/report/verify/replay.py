@@ -84,7 +84,7 @@ def _boundaries(kept: Step, policy: Policy) -> tuple[int, int]:
     logits = kept.logits.tensor()[None]  # (1, B, V)
     with torch.inference_mode():
         if kept.bounds is not None:
-            views = bounded_views(policy, logits, policy.threshold(kept.index)[0])
+            views = bounded_views(policy, logits, policy.threshold(kept.index)[0], count=kept.bounds.seen)
         else:
             views = policy.views(logits, kept.index, kept.logits.branches)
     margins = views.margins

@@ -82,18 +82,22 @@ def test_forced_texts_have_the_numbers_of_the_model_itself(server, tmp_path):
         torch.testing.assert_close(theirs, log_p(ours), atol=1e-5, rtol=0)
 
 
-def test_of_a_server_that_keeps_most_to_itself_exactly_the_most_likely_tokens_are_known(server, tmp_path):
-    server.most = 20
+@pytest.mark.parametrize("names", [True, False])
+def test_of_a_server_that_keeps_most_to_itself_the_tokens_that_came_back_for_any_branch_are_known(
+    server, tmp_path, names
+):
+    server.most, server.names = 20, names
     served, local = load_served(server.served(tmp_path)), the_tiny_model()
     assert served.most_likely == 20
     ids = local.arbitrary_tokens(2, 6)
-    for theirs, ours in zip(
-        served.plain_logits(ids).flatten(0, 1), log_p(local.plain_logits(ids)).flatten(0, 1), strict=True
-    ):
-        seen = ours.topk(20).indices
-        # The token that was drawn came back too, and is not one of them.
-        assert set((theirs > -torch.inf).nonzero().flatten().tolist()) == set(seen.tolist())
-        torch.testing.assert_close(theirs[seen], ours[seen], atol=1e-5, rtol=0)
+    theirs, ours = served.plain_logits(ids), log_p(local.plain_logits(ids))
+    seen = torch.zeros_like(ours, dtype=torch.bool).scatter(-1, ours.topk(20).indices, True)
+    # The token that was drawn came back too, and is not one of them.
+    assert torch.equal(theirs > -torch.inf, seen.any(0).expand_as(seen) if names else seen)
+    known = theirs > -torch.inf
+    torch.testing.assert_close(theirs[known], ours[known], atol=1e-5, rtol=0)
+    run = cc.generate(served, "She said that", cc.CoftPolicy(), SPANS, max_new_tokens=2)
+    assert {step.bounds.seen for step in run.steps} == {20}
     assert load_served(server.served(tmp_path, most_likely=7)).most_likely == 7
     with pytest.raises(ModelLoadError, match="served:lab"):
         load_served(server.served(tmp_path, most_likely=21))

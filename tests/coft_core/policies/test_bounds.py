@@ -33,11 +33,16 @@ def cut(p, k):
     return most_likely_of(p.log(), k)
 
 
-def completions(returned, generator, count):
+def named(p, k):
+    """Both branches ``(2, V)`` with what came back as most likely for either."""
+    return p.log().masked_fill((cut(p, k) == -torch.inf).all(0), -torch.inf)
+
+
+def completions(returned, k, generator, count):
     """Distributions that a returned row ``(V,)`` may be a part of, even ones and such as lie on few tokens."""
     seen = returned > -torch.inf
     places, known = (~seen).nonzero()[:, 0], returned.exp() * seen
-    left, most = 1 - known.sum(), known[seen].min()
+    left, most = 1 - known.sum(), known.topk(k).values[-1]
     for number in range(count):
         order = places[torch.randperm(len(places), generator=generator)]
         p, share = known.clone(), left.clone()
@@ -67,12 +72,12 @@ def test_every_number_lies_between_its_ends_whatever_the_tokens_are_that_did_not
         size, k = 14, int(torch.randint(2, 9, (), generator=generator))
         logits = 2.5 * torch.randn(2, size, generator=generator, dtype=torch.float64)
         logits[1] = 0.6 * logits[0] + logits[1] * (0.3 + 0.7 * (number % 2))
-        returned = cut(torch.softmax(logits, -1), k)
+        returned = (cut, named)[number % 4 // 2](torch.softmax(logits, -1), k)
         own, log_tau = policy(lam, temperature), math.log((0.02, 0.08, 0.2)[number % 3])
-        views = bounded_views(own, returned[None], log_tau)
+        views = bounded_views(own, returned[None], log_tau, count=k)
         ends = views.ends
         names = ("log_p_factual", "log_p_masked", "log_p_fused")
-        pairs = zip(completions(returned[0], generator, 12), completions(returned[1], generator, 12), strict=True)
+        pairs = zip(*(completions(branch, k, generator, 12) for branch in returned), strict=True)
         for pair in pairs:
             whole = exact(own, torch.stack(pair), log_tau)
             for place, name in enumerate(names):
