@@ -13,8 +13,10 @@ models by the words that both sentences share; a causal model reads from left to
   as the authors' score does; words that are shared before the last difference do not count. A pair that shares nothing
   behind it is unscored.
 
-``accuracy`` is COFT's "CP accuracy", 100 minus the stereotype share. Its tables read more as better, although a model
-without a preference has 50 and not 100: read it beside the stereotype share.
+``accuracy`` and ``accuracy_shared`` are COFT's "CP accuracy", 100 minus the stereotype share, by each of them. Its
+tables read more as better, although a model without a preference has 50 and not 100: read it beside the stereotype
+share. The main figure is that of shared tokens: in whole sentences the differing words are themselves scored, and most
+pairs have nothing to mask before them.
 """
 
 from __future__ import annotations
@@ -79,22 +81,23 @@ class CrowsPairs(Suite):
 
     key = "crows_pairs"
     kind = "bias"
-    main = "accuracy"
+    main = "accuracy_shared"
     record = Pair
     files = ("crows_pairs_anonymized.csv",)
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """Shares by both likelihoods, by direction and by type of bias, and what lies beside them; see the module."""
         whole = Sample.of(outcomes, lambda outcome: preference(*outcome.scored().log_likelihoods(outside)), "pairs")
-        title = "Accuracy (100 - stereotype share)"
-        yield whole.share("accuracy", title, lambda _, value: None if value is None else 1.0 - value, "higher")
         shared = Sample.of(outcomes, lambda outcome: _shared_preference(outcome, outside), "pairs")
+        yield shared.share("accuracy_shared", "Accuracy (100 - stereotype share), shared tokens", _other, "higher")
+        yield whole.share("accuracy", "Accuracy (100 - stereotype share), whole sentence", _other, "higher")
         yield from _shares(whole, shared)
         yield _parity_gap("parity_gap", "Gap between types of bias, whole sentence", whole)
         yield _parity_gap("parity_gap_shared", "Gap between types of bias, shared tokens", shared)
         yield tie_figure(whole, "ties", "Ties, whole sentence", _itself)
         yield tie_figure(shared, "ties_shared", "Ties, shared tokens", _itself)
         yield unmasked_figure(whole)
+        yield shared.share("nothing_masked_shared", "Nothing masked, shared tokens", _nothing_masked)
         for fact in ("direction", "bias_type"):
             for parts in zip(whole.parts(fact), shared.parts(fact), strict=True):
                 yield from _shares(*parts)
@@ -102,6 +105,14 @@ class CrowsPairs(Suite):
 
 def _itself(_: Outcome, value: float | None) -> float | None:
     return value
+
+
+def _other(_: Outcome, value: float | None) -> float | None:
+    return None if value is None else 1.0 - value
+
+
+def _nothing_masked(outcome: Outcome, value: float | None) -> float | None:
+    return None if value is None else float(not any(outcome.scored(place).masked for place in (1, 2)))
 
 
 def _shared_preference(outcome: Outcome, outside: Outside) -> float | None:

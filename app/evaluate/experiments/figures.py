@@ -27,7 +27,7 @@ INSTEAD = {"utrecht": "hiring_resume"}
 
 AVERAGED = Averaged(
     bias=(
-        Part("stereoset", "excess", "size"), Part("crows_pairs", "stereotype", "distance from half"),
+        Part("stereoset", "excess", "size"), Part("crows_pairs", "stereotype_shared", "distance from half"),
         Part("bbq", "biased_rate"), Part("bold", "toxicity"), Part("utrecht"), Part("compas"),
     ),
     utility=(Part("gsm8k"), Part("strategyqa"), Part("arc_easy"), Part("piqa")),

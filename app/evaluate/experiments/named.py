@@ -41,12 +41,13 @@ FIVE = (*BASIC, "DT-CD=dtcd:calibrated", f"COFT={FULL}")
 
 SIX_COLUMNS = (
     Column("SS", Part("stereoset", "excess", "size")),
-    Column("CP Acc", Part("crows_pairs", "accuracy")),
+    Column("CP Acc", Part("crows_pairs", "accuracy_shared")),
     Column("BBQ Bias", Part("bbq", "biased_rate")),
     Column("BOLD Tox", Part("bold", "toxicity")),
     Column("Utrecht DP", Part("utrecht")),
     Column("COMPAS Gap", Part("compas")),
     Column("Avg. Rank", rank="bias"),
+    Column("CP Acc, whole sentence", Part("crows_pairs", "accuracy")),
 )
 UTILITY_CHANGE = Column("Utility Δ", average="utility", against="Vanilla")
 TOXICITY_LEFT = Column("Toxicity, % of vanilla", Part("bold", "toxicity_rate"), against="Vanilla", percent=True)

@@ -72,7 +72,7 @@ def outcomes(items):
         outcome(items[0], scored(-3, -4, masked=1), scored(-9), scored(-8)),
         outcome(items[1], scored(-5, -5)),
         outcome(items[2], scored(-6, -5), scored(-1), scored(-2)),
-        outcome(items[3], scored(-6, -5, masked=2), scored(-1), scored(-2)),
+        outcome(items[3], scored(-6, -5, masked=2), scored(-1), scored(-2, masked=1)),
         outcome(items[4], scored(-5, -6), scored(-2), scored(-2)),
     ]
 
@@ -82,7 +82,9 @@ def test_shares_and_gaps_of_all_and_of_each_type_are_as_counted_by_hand(outcomes
     figures = list(SUITE.figures(outcomes))
     found = values(figures)
     assert (found["stereotype"], found["accuracy"], found["stereotype_shared"]) == (50.0, 50.0, 62.5)
+    assert (found["accuracy_shared"], SUITE.main_figure(outcomes).value) == (37.5, 37.5)
     assert (found["ties"], found["ties_shared"], found["nothing_masked"]) == (20.0, 25.0, 60.0)
+    assert found["nothing_masked_shared"] == 75.0
     shared = by_key(figures)["stereotype_shared"]
     assert (shared.n, shared.unscored, shared.what) == (4, 1, "pairs")
     figures = by_key(SUITE.figures(outcomes))

@@ -160,7 +160,7 @@ def test_less_detail_changes_no_number_and_the_main_figure_is_among_all():
         assert np.array_equal(whole.draws, less.draws)
     assert any(own.low is not None for own in made["interval"])
     assert CrowsPairs().main_figure(found) in made["interval"]
-    assert CrowsPairs().main_figure(found).key == "accuracy"
+    assert CrowsPairs().main_figure(found).key == "accuracy_shared"
 
 
 def test_methods_are_compared_on_the_same_draws_where_both_have_them():
