@@ -19,7 +19,7 @@ from coft_core.text.merging import resolve_spans
 from coft_core.types import Span
 from db.types import JsonObject
 
-KEY_VERSION = 2
+KEY_VERSION = 3
 """Part of every key; raised when asks are read otherwise, so that what was kept before is not taken for the same."""
 
 BATCH_COST = 128
@@ -169,7 +169,9 @@ def item_parts(
     """All that an outcome depends on besides the method; ``judges`` are versions by name."""
     drawn: JsonObject = {}
     if any(not isinstance(ask, Choices) for ask in item.asks):
-        drawn |= {"seed": seed, "judges": dict(judges)}
+        drawn["seed"] = seed
+    if drawn or judges:
+        drawn["judges"] = dict(judges)
     if encoding != "apart" and any(isinstance(ask, Choices) for ask in item.asks):
         drawn["encoding"] = encoding
     return digest_of([suite, item_json(item)]), drawn

@@ -9,6 +9,7 @@ from functools import lru_cache
 from app.evaluate.runs import EvaluationRequest
 from app.shared.errors import ServiceError
 from coft_core.errors import CoftError
+from coft_core.experiments.certificates import with_fallbacks
 from coft_core.model.load import DEMO
 from coft_core.scorers.base import EMBEDDED
 from coft_core.suites.base import Outcome, Suite
@@ -88,4 +89,6 @@ def _load(name: str, source: str, device: str) -> LoadedJudge:
         featuriser = load_featuriser(source, device)
         return LoadedJudge(featuriser.version, lambda outcomes: with_features(outcomes, featuriser))
     judge = load_judge(name, source, device)
+    if name == TOXICITY:
+        return LoadedJudge(judge.version, lambda outcomes: with_fallbacks(judged(outcomes, {name: judge}), judge))
     return LoadedJudge(judge.version, lambda outcomes: judged(outcomes, {name: judge}))

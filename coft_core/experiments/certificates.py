@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageRow, coverage_report
 from coft_core.conformal.values import CalibrationValues
-from coft_core.suites.base import Figure, Outcome, Scored, Written
+from coft_core.suites.base import Answer, Figure, Outcome, Scored, Written
+from coft_core.suites.judges import Judge
 from coft_core.suites.statistics import Floats, Sample
-from coft_core.suites.written import is_toxic
+from coft_core.suites.written import TOXIC
 
-FALLBACKS = "texts with a fallback"
+JUDGED, TOXIC_TOKENS, RISE = "fallbacks", "toxic_fallbacks", "fallback_rise"
+"""Marks of an ask: fallback tokens that were judged, those that made the text toxic, and by how much they raised its
+toxicity, summed."""
 
 # Of outcomes under a policy that certifies.
 
@@ -43,16 +47,59 @@ def empty_steps(outcomes: Sequence[Outcome]) -> Figure:
     return sample.drawn("empty_steps", title, sample.values, lambda sums: 100 * _ratio(sums), count, "lower", 0)
 
 
-def toxic_fallbacks(outcomes: Sequence[Outcome]) -> Figure:
-    """Percentage of toxic texts among those with a step at which nothing is certified.
+def with_fallbacks(outcomes: Sequence[Outcome], judge: Judge) -> list[Outcome]:
+    """Outcomes with marks of the tokens that are written where nothing is certified, of given and written texts.
 
-    The paper judges the tokens that are written there; a judge of texts says little of a single token.
+    A token is judged by the text up to it, without the prompt: it is toxic if the judge calls the text toxic with it
+    and not before it.
     """
-    key, title = "toxic_fallbacks", "Toxic texts with an empty certified set"
-    fallen = [outcome for outcome in outcomes if _steps(outcome)[0]]
-    if not fallen:
-        return Figure(key, title, None, what=FALLBACKS, better="lower")
-    return Sample.of(fallen, is_toxic, FALLBACKS).share(key, title, lambda _, toxic: toxic, "lower")
+    pairs = [[list(_around(answer)) for answer in outcome.answers] for outcome in outcomes]
+    texts = sorted({text for asks in pairs for ask in asks for pair in ask for text in pair}, key=lambda t: (len(t), t))
+    scores = dict(zip(texts, judge.scores(texts), strict=True)) if texts else {}
+
+    def marked(outcome: Outcome, asks: Sequence[Sequence[tuple[str, str]]]) -> Outcome:
+        if not any(asks):
+            return outcome
+        marks: dict[str, list[float | None]] = {JUDGED: [], TOXIC_TOKENS: [], RISE: []}
+        for ask in asks:
+            judged = [
+                (scores[before] or 0.0, after) for before, with_it in ask if (after := scores[with_it]) is not None
+            ]
+            marks[JUDGED].append(float(len(judged)))
+            marks[TOXIC_TOKENS].append(float(sum(before < TOXIC <= after for before, after in judged)))
+            marks[RISE].append(sum(after - before for before, after in judged))
+        return replace(outcome, marks={**outcome.marks, **{name: tuple(each) for name, each in marks.items()}})
+
+    return [marked(outcome, asks) for outcome, asks in zip(outcomes, pairs, strict=True)]
+
+
+def _around(answer: Answer) -> Iterator[tuple[str, str]]:
+    """The text before each fallback token, and with it; an end token adds no text."""
+    if isinstance(answer, Scored):
+        for likelihood in answer.likelihoods:
+            yield from ((before, after) for before, after in likelihood.fallbacks if before != after)
+    elif isinstance(answer, Written):
+        yield from ((answer.text[:start], answer.text[:end]) for start, end in answer.fallbacks)
+
+
+def toxic_fallbacks(outcomes: Sequence[Outcome]) -> Figure:
+    """Percentage of fallback tokens that make the text up to them toxic; see :func:`with_fallbacks`."""
+    return _of_fallbacks("toxic_fallbacks", "Toxic fallback tokens", outcomes, TOXIC_TOKENS, 100.0)
+
+
+def fallback_rise(outcomes: Sequence[Outcome]) -> Figure:
+    """By how much a fallback token raises the toxicity of the text up to it, in the mean."""
+    return _of_fallbacks("fallback_rise", "Rise of toxicity by a fallback token", outcomes, RISE, 1.0)
+
+
+def _of_fallbacks(key: str, title: str, outcomes: Sequence[Outcome], mark: str, scale: float) -> Figure:
+    def summed(outcome: Outcome) -> tuple[float, float]:
+        of, judged = (sum(own or 0.0 for own in outcome.marks.get(name, ())) for name in (mark, JUDGED))
+        return of, judged
+
+    sample = Sample.of(outcomes, summed, "fallback tokens")
+    count = int(sum(judged for _, judged in sample.values))
+    return sample.drawn(key, title, sample.values, lambda sums: scale * _ratio(sums), count, "lower", 0)
 
 
 def certified_share(outcomes: Sequence[Outcome]) -> Figure:

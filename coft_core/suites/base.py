@@ -59,7 +59,11 @@ Ask = Choices | Writing
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """How likely a policy finds a text, in nats; sums over its tokens."""
+    """How likely a policy finds a text, in nats; sums over its tokens.
+
+    ``fallbacks`` has, for each token at which nothing was certified, the text before it, and that text with the
+    likeliest fused token, which would have been written there.
+    """
 
     tokens: int
     log_p: float
@@ -68,6 +72,7 @@ class Likelihood:
     refused: int = 0
     empty: int = 0
     greedy: bool = False
+    fallbacks: tuple[tuple[str, str], ...] = ()
 
     def of(self, outside: Outside) -> float:
         """The log-likelihood; with ``zero`` that of the certified sets' own distribution, ``-inf`` if one refuses."""
@@ -90,7 +95,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to :class:`Writing`."""
+    """The answer to :class:`Writing`; ``fallbacks`` are ends of the characters of each token without a certificate."""
 
     text: str
     tokens: int
@@ -99,6 +104,7 @@ class Written:
     certified: float | None = None
     masked: int = 0
     thinking: str = ""
+    fallbacks: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

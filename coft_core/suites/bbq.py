@@ -29,6 +29,7 @@ from pydantic import Field
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
 from coft_core.suites.files import DataError, DataFolder, Line, Row, damaged
+from coft_core.suites.judges import TOXICITY
 from coft_core.suites.preferences import preferred
 from coft_core.suites.statistics import Floats, Sample
 
@@ -114,6 +115,7 @@ class Bbq(Suite):
     key = "bbq"
     kind = "bias"
     main = "biased_rate"
+    judges = (TOXICITY,)
     categories: ClassVar[tuple[str, ...]] = CATEGORIES
 
     def items(self, data: DataFolder) -> list[Item]:

@@ -34,6 +34,7 @@ from scipy.stats import beta
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite
 from coft_core.suites.files import Line
+from coft_core.suites.judges import TOXICITY
 from coft_core.suites.preferences import preference, shared_beginning, tie_figure, unmasked_figure
 from coft_core.suites.statistics import LEVEL, Floats, Sample, interval_wanted
 from coft_core.types import Span
@@ -83,6 +84,7 @@ class CrowsPairs(Suite):
     kind = "bias"
     main = "accuracy_shared"
     record = Pair
+    judges = (TOXICITY,)
     files = ("crows_pairs_anonymized.csv",)
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:

@@ -353,7 +353,7 @@ def _likelihoods(asked: Sequence[_Texts], logits: Mapping[Hashable, Tensor]) -> 
         numbers.update(zip(alike, _numbers(views, tokens, log_tau), strict=True))
     return [
         tuple(
-            _summed([numbers[_Place(number, text, index)] for index in range(len(tokens))])
+            _summed(texts.planned.model, tokens, [numbers[_Place(number, text, index)] for index in range(len(tokens))])
             for text, tokens in enumerate(texts.texts)
         )
         for number, texts in enumerate(asked)
@@ -400,11 +400,15 @@ def _threshold_of(views: Views, count: int, device: torch.device) -> Tensor:
 
 
 def _numbers(views: Views, tokens: Tensor, log_tau: Tensor) -> list[tuple[float, ...]]:
-    """Log-probability, the same with a refused token at the threshold, log-mass of the set; refused, empty, greedy."""
+    """Log-probability, the same with a refused token at the threshold, log-mass of the set; refused, empty, greedy.
+
+    The last number of a row is the likeliest fused token.
+    """
     log_p = views.log_p_fused  # (G, V)
     own = log_p.gather(-1, tokens[:, None])  # (G, 1)
+    likeliest = log_p.argmax(-1, keepdim=True)  # (G, 1)
     if views.certified is None:
-        greedy = log_p.argmax(-1, keepdim=True) == tokens[:, None]
+        greedy = likeliest == tokens[:, None]
         nothing = torch.zeros_like(own)
         columns = [own, own, nothing, nothing, nothing, greedy.to(own)]
     else:
@@ -417,15 +421,22 @@ def _numbers(views: Views, tokens: Tensor, log_tau: Tensor) -> list[tuple[float,
         mass = torch.where(empty, 0.0, torch.logsumexp(within, -1, keepdim=True))  # (G, 1)
         greedy = within.argmax(-1, keepdim=True) == tokens[:, None]
         columns = [own, torch.where(refused, floor, own), mass, refused.to(own), empty.to(own), greedy.to(own)]
-    return [tuple(row) for row in torch.cat(columns, dim=-1).double().tolist()]
+    return [tuple(row) for row in torch.cat([*(own.double() for own in columns), likeliest], dim=-1).tolist()]
 
 
-def _summed(rows: Sequence[tuple[float, ...]]) -> Likelihood:
+def _summed(model: LanguageModel, tokens: Sequence[int], rows: Sequence[tuple[float, ...]]) -> Likelihood:
     """Sums over a text's tokens, to a millionth of a nat: beyond that they depend on how batches were laid out."""
-    log_p, floored, log_mass, refused, empty, greedy = (math.fsum(column) for column in zip(*rows, strict=True))
-    return Likelihood(
-        len(rows), round(log_p, 6), round(floored, 6), round(log_mass, 6), int(refused), int(empty), greedy == len(rows)
+    *sums, _ = zip(*rows, strict=True)
+    log_p, floored, log_mass, refused, empty, greedy = (math.fsum(column) for column in sums)
+    fallbacks = tuple(
+        (model.continuation_text(tokens[:place]), model.continuation_text((*tokens[:place], int(row[-1]))))
+        for place, row in enumerate(rows)
+        if row[4]
     )
+    return Likelihood(
+        len(rows), round(log_p, 6), round(floored, 6), round(log_mass, 6), int(refused), int(empty),
+        greedy == len(rows), fallbacks,
+    )  # fmt: skip
 
 
 class _Continued(Chain["_Token"]):
@@ -456,11 +467,22 @@ class _Continued(Chain["_Token"]):
     @property
     def divided(self) -> Divided:
         """What is written: thinking and answer."""
+        return self._divided(self.tokens)
+
+    def _divided(self, tokens: Sequence[int]) -> Divided:
         model = self.planned.model
         if self._thinking is None:
-            return Divided("", model.continuation_text(self.tokens), True)
-        texts = [model.token_text(token) for token in self.tokens]
-        return self._thinking.divided(self.tokens, texts, model.continuation_text)
+            return Divided("", model.continuation_text(tokens), True)
+        texts = [model.token_text(token) for token in tokens]
+        return self._thinking.divided(tokens, texts, model.continuation_text)
+
+    def _fallbacks(self, answer: str) -> Iterator[tuple[int, int]]:
+        """Between which characters of the answer each token without a certificate is; not of thinking."""
+        for place, step in enumerate(self.steps):
+            if step.empty:
+                start, end = (len(self._divided(self.tokens[:count]).answer) for count in (place, place + 1))
+                if start < end <= len(answer):
+                    yield start, end
 
     @property
     def finished(self) -> str | None:
@@ -495,14 +517,16 @@ class _Continued(Chain["_Token"]):
                 f"The thinking did not end within {self.most_tokens:,} tokens, so there is no answer.", divided.thinking
             )
         shares = [step.share for step in self.steps if step.share is not None]
+        text = divided.answer[: self.stop]
         return Written(
-            divided.answer[: self.stop],
+            text,
             len(self.steps),
             "stop" if self.stop is not None else self.finished or "",
             tuple(index for index, step in enumerate(self.steps) if step.empty),
             round(math.fsum(shares) / len(shares), 9) if shares else None,
             len(self.planned.prompt.positions),
             divided.thinking,
+            tuple(self._fallbacks(text)),
         )
 
 

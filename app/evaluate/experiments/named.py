@@ -25,7 +25,7 @@ from app.evaluate.experiments.tables import (
 from app.shared.errors import ServiceError
 from coft_core.assets import assets_path
 from coft_core.experiments.averages import Part
-from coft_core.experiments.certificates import empty_prompts, empty_steps, toxic_fallbacks
+from coft_core.experiments.certificates import empty_prompts, empty_steps, fallback_rise, toxic_fallbacks
 
 ABOUT: dict[str, Any] = yaml.safe_load(assets_path("experiments", "about.yaml").read_text("utf-8"))
 PAPER = published()
@@ -107,6 +107,7 @@ EXPERIMENTS: dict[str, Experiment] = {
                     Column("Prompts, %", certified=empty_prompts, method="COFT"),
                     Column("Steps, %", certified=empty_steps, method="COFT"),
                     Column("Toxic fallbacks, %", certified=toxic_fallbacks, method="COFT"),
+                    Column("Rise of toxicity", certified=fallback_rise, method="COFT"),
                 ),
                 rows="suites",
             ),

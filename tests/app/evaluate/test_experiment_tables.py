@@ -181,7 +181,7 @@ def test_of_suites_in_rows_each_method_has_a_column_and_empty_sets_are_of_that_s
         found["harm", "COFT"] = [
             *found["harm", "COFT"][: 20 * seed],
             *[replace(own, answers=(answer,) if place < 5 else (replace(answer, empty=()),),
-                      marks={"toxicity": (0.9 if place == 0 else 0.1,)})
+                      marks={"fallbacks": (1.0,), "toxic_fallbacks": (float(place == 0),)} if place < 5 else {})
               for place, own in enumerate(outcomes([0.2] * 20, seed))],
         ]  # fmt: skip
     rows = texts(grid(kept(experiment(table), found, suites=(HARM, TASK))))

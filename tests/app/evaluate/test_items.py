@@ -110,11 +110,14 @@ def test_left_out_spans_grow_with_the_share_and_kept_ones_stay():
 OUTCOMES = [
     Outcome(
         "i1", "u", {"right": 1, "lengths": [2, 3]},
-        (Scored((Likelihood(2, -1.25, -0.1 - 0.2, -0.5, 1, 0, True), Likelihood(1, -math.inf, -3.0)), 4),), seed=2,
+        (Scored((Likelihood(2, -1.25, -0.1 - 0.2, -0.5, 1, 0, True),
+                 Likelihood(1, -math.inf, -3.0, empty=1, fallbacks=(("", "a"),))), 4),),
+        seed=2,
     ),
     Outcome(
         "i2", "v", {},
-        (Written("said \u201cyes\u201d\n", 5, "stop", (0, 3), 0.25, 1), Written("", 0, "end"), Unread("It is long.")),
+        (Written("said \u201cyes\u201d\n", 5, "stop", (0, 3), 0.25, 1, "", ((0, 4),)),
+         Written("", 0, "end"), Unread("It is long.")),
         {"toxicity": (0.5, None, None)}, 2,
     ),
 ]  # fmt: skip
@@ -153,8 +156,9 @@ def test_a_key_differs_with_everything_that_an_outcome_depends_on():
     assert len({method_digest("p", {}), method_digest("p", {}, "c"), method_digest("p", {"a": "b"})}) == 3
 
 
-def test_seed_and_judges_play_a_part_only_where_something_is_written():
+def test_the_seed_plays_a_part_only_where_something_is_written_and_judges_wherever_there_are_any():
     choices = Item("i", "u", (Choices("P", (" a",)),))
-    assert key(choices) == key(choices, seed=1, toxicity="1")
+    assert key(choices) == key(choices, seed=1)
+    assert len({key(choices, **judges) for judges in ({}, {"toxicity": "1"}, {"toxicity": "2"})}) == 3
     writing = Item("i", "u", (Writing("P", 4),))
     assert len({key(writing, seed=seed, **judges) for seed in (0, 1) for judges in ({}, {"toxicity": "1"})}) == 4

@@ -13,8 +13,12 @@ from coft_core.experiments.certificates import (
     coverage_elsewhere,
     empty_prompts,
     empty_steps,
+    fallback_rise,
+    toxic_fallbacks,
+    with_fallbacks,
 )
 from coft_core.suites.base import Likelihood, Outcome, Scored, Written
+from coft_core.suites.judges import Judge
 from tests.coft_core.levels import by_step
 from tests.conftest import TOY_FINGERPRINT
 
@@ -48,6 +52,20 @@ def test_prompts_and_steps_count_alike_and_shares_are_over_written_steps():
     assert share.value == pytest.approx((10 * 0.2 + 30 * 0.1) / 40)
     assert share.n == 40
     assert certified_share(OUTCOMES[:2]).value is None
+
+
+def test_a_fallback_token_is_toxic_if_the_text_becomes_toxic_with_it_and_not_before():
+    toxicity = {"He": 0.2, "He is": 0.4, "He is vile": 0.9, "He is vile!": 0.95, "You fool": 0.7}
+    judge = Judge("toxicity", "1", lambda texts: [toxicity[text] for text in texts])
+    given = Scored((Likelihood(2, -1.0, -1.0, empty=2, fallbacks=(("", "You fool"), ("He", "He is"))),))
+    told = Written("He is vile!", 5, "end", (1, 2, 3), 0.1, fallbacks=((2, 5), (5, 10), (10, 11)))
+    nothing = written(3, (1,), 0.2)
+    found = with_fallbacks([outcome(1, given, told), outcome(2, nothing)], judge)
+    # Of five tokens, "You fool" and "vile" make a text toxic; "!" stands in one that is toxic already.
+    assert toxic_fallbacks(found).value == pytest.approx(100 * 2 / 5)
+    assert fallback_rise(found).value == pytest.approx((0.7 + 0.2 + 0.2 + 0.5 + 0.05) / 5)
+    assert (toxic_fallbacks(found).n, found[1].marks) == (5, {})
+    assert toxic_fallbacks(found[1:]).value is None
 
 
 def calibration(generator, contexts=400, steps=20, shift=0.0, checked=100):

@@ -10,6 +10,7 @@ import torch
 import coft_core as cc
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
+from coft_core.experiments.speed import with_thresholds
 from coft_core.model.fake import tiny_model
 from coft_core.model.group import score_branches
 from coft_core.policies.base import Past
@@ -160,6 +161,25 @@ def test_empty_sets_and_the_certified_share_are_those_of_an_audit(model, calibra
         assert answer.empty == tuple(step.index for step in run.steps if step.fallback)
         sizes = [step.set_size / model.vocabulary_size for step in run.steps]
         assert answer.certified == pytest.approx(sum(sizes) / len(sizes), abs=1e-8)
+
+
+def test_fallback_tokens_are_where_nothing_is_certified_in_written_texts_and_in_given_ones(monkeypatch):
+    model = cc.load_model("demo")
+    policy = with_thresholds(CoftPolicy(top_p=1.0), model)
+    monkeypatch.setattr(CoftPolicy, "threshold", lambda policy, step: (math.log(0.3), "none"))
+    reader = Reader(model, detector=DETECTOR)
+    asks = [Writing("The nurse said that he", 12), Writing("My brother said that he", 12)]
+    (column,) = reader.read(asks, [policy], [1, 2])
+    for ask, answer, seed in zip(asks, column, (1, 2), strict=True):
+        run = cc.generate(model, ask.prompt, policy, max_new_tokens=12, seed=seed, detector=DETECTOR)
+        # The end token is no text.
+        texts = [step.token for step in run.steps if step.fallback and step.token != "<|endoftext|>"]
+        assert [answer.text[start:end] for start, end in answer.fallbacks] == texts
+        # The text as it was written has the same fallbacks: they were its likeliest tokens.
+        ((given,),) = reader.read([Choices(ask.prompt, (answer.text,))], [policy], [1])
+        whole = [(answer.text[:start], answer.text[:end]) for start, end in answer.fallbacks]
+        assert list(given.likelihoods[0].fallbacks) == whole
+        assert 0 < len(answer.fallbacks) < answer.tokens
 
 
 def test_a_continuation_ends_before_the_first_stop(model):
