@@ -166,7 +166,7 @@ def test_empty_sets_and_the_certified_share_are_those_of_an_audit(model, calibra
 def test_fallback_tokens_are_where_nothing_is_certified_in_written_texts_and_in_given_ones(monkeypatch):
     model = cc.load_model("demo")
     policy = with_thresholds(CoftPolicy(top_p=1.0), model)
-    monkeypatch.setattr(CoftPolicy, "threshold", lambda policy, step: (math.log(0.3), "none"))
+    monkeypatch.setattr(CoftPolicy, "threshold", lambda policy, step: (math.log(0.5), "none"))
     reader = Reader(model, detector=DETECTOR)
     asks = [Writing("The nurse said that he", 12), Writing("My brother said that he", 12)]
     (column,) = reader.read(asks, [policy], [1, 2])
@@ -179,7 +179,7 @@ def test_fallback_tokens_are_where_nothing_is_certified_in_written_texts_and_in_
         ((given,),) = reader.read([Choices(ask.prompt, (answer.text,))], [policy], [1])
         whole = [(answer.text[:start], answer.text[:end]) for start, end in answer.fallbacks]
         assert list(given.likelihoods[0].fallbacks) == whole
-        assert 0 < len(answer.fallbacks) < answer.tokens
+        assert answer.fallbacks
 
 
 def test_a_continuation_ends_before_the_first_stop(model):
