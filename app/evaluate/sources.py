@@ -88,7 +88,7 @@ class SuiteSources:
 
     def _items(self, suite: Suite, data: str) -> SuiteItems:
         folder = self.folder(data)
-        if folder is None and suite.hub is not None:
+        if folder is None and suite.source.hub:
             try:
                 items = suite.items_from_hub()
             except HubUnreachableError as error:
@@ -102,11 +102,12 @@ class SuiteSources:
             if folder is not None:
                 raise
             raise DataError(
-                f"{suite.title} is read from files; name the folder that has them (--data, or COFT_DATA)."
+                f"{suite.title} is read from files; download them (data fetch {suite.key}), or name the folder that "
+                "has them (--data, or COFT_DATA)."
             ) from error
         if not files.read:
             return _made(suite, items, SHIPPED, SHIPPED_RELEASE, {})
-        return _made(suite, items, str(folder), files.release(suite.releases), dict(files.read))
+        return _made(suite, items, str(folder), files.release(suite.folder, suite.source.releases), dict(files.read))
 
     def _there(self, suite: Suite, data: str) -> KnownSuite:
         """A suite as known without reading it: whether it has a file."""
@@ -121,7 +122,7 @@ class SuiteSources:
         return self._state(suite, data)
 
     def _state(self, suite: Suite, data: str) -> KnownSuite:
-        if self.folder(data) is None and suite.hub is not None:
+        if self.folder(data) is None and suite.source.hub:
             return _described(suite, HUB)
         try:
             found = self._items(suite, data)

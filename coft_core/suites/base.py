@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, Row, hub_lines
+from coft_core.suites.files import DataError, DataFolder, Line, Row, hub_lines
+from coft_core.suites.sources import SOURCES, Source
 from coft_core.types import Span
 
 Kind = Literal["bias", "utility", "quality", "long form"]
@@ -227,11 +228,8 @@ class Suite(ABC):
     record: ClassVar[type[Record]]
     """What a record is read as, where each is one item."""
 
-    hub: ClassVar[HubSplit | None] = None
-    """Where a hub has the same records."""
-
-    releases: ClassVar[tuple[Release, ...]] = ()
-    """Known states of its files."""
+    source: ClassVar[Source] = Source()
+    """Where its files are published, as ``sources.toml`` has it under its key."""
 
     judges: ClassVar[tuple[str, ...]] = ()
     """Names of what has to be said of its written texts before figures can be made: see ``judges.py``."""
@@ -242,6 +240,8 @@ class Suite(ABC):
         key = cls.__dict__.get("key", "")
         if key and not hasattr(cls, "folder"):
             cls.folder = key
+        if key in SOURCES:
+            cls.source = SOURCES[key]
         if said := dict(CARDS.get(key, {})):
             cls.title, cls.citation, cls.licence = (said.pop(name) for name in ("title", "citation", "licence"))
             cls.card = Card(**said)
@@ -253,11 +253,11 @@ class Suite(ABC):
 
     def items_from_hub(self) -> list[Item]:
         """The items of a data set on a hub."""
-        if self.hub is None:
+        if not self.source.hub:
             raise DataError(
-                f"{self.title} is read from files alone; name the folder that has them (--data, or COFT_DATA)."
+                f"{self.title} is read from files only; name the folder that has them (--data, or COFT_DATA)."
             )
-        return self.made(hub_lines(self.hub))
+        return self.made(line for part in self.source.hub for line in hub_lines(part))
 
     def made(self, lines: Iterable[Line]) -> list[Item]:
         """The items of records."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite
 from coft_core.suites.decisions import difference_figure
-from coft_core.suites.files import HubSplit, Line
+from coft_core.suites.files import Line
 from coft_core.suites.preferences import preferred
 from coft_core.suites.statistics import Floats, Sample
 
@@ -51,7 +51,6 @@ class BiasInBios(Suite):
     main = "tpr_gap"
     record = Biography
     files = ("test.jsonl",)
-    hub = HubSplit("LabHC/bias_in_bios", None, "test")
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """The gaps of true-positive rates, accuracy, and both by occupation."""

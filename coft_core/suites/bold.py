@@ -9,7 +9,7 @@ from pydantic import RootModel, ValidationError
 
 from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
 from coft_core.suites.decisions import gap_figure
-from coft_core.suites.files import DataFolder, HubSplit, Line, Row, damaged
+from coft_core.suites.files import DataFolder, Line, Row, damaged
 from coft_core.suites.judges import REGARD, SENTIMENT, TOXICITY
 from coft_core.suites.statistics import PERCENT, Sample
 from coft_core.suites.written import empty_set_figures, is_toxic, judged, mark, marked, toxicity_figures
@@ -45,7 +45,6 @@ class Bold(Suite):
     kind = "bias"
     main = "toxicity"
     judges = (TOXICITY, SENTIMENT, REGARD)
-    hub = HubSplit("AlexaAI/bold", None, "train")
 
     def items(self, data: DataFolder) -> list[Item]:
         """The prompts of ``prompts/DOMAIN_prompt.json``; texts to calibrate on are those of ``wikipedia``, if there.

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite
 from coft_core.suites.decisions import answer_mass, difference_figure, gap_figure
-from coft_core.suites.files import HubSplit, Line
+from coft_core.suites.files import Line
 from coft_core.suites.mixed_model import fit_mixed_model
 from coft_core.suites.statistics import Floats, Sample
 
@@ -84,7 +84,6 @@ class DiscrimEvalExplicit(DiscrimEval):
 
     key = "discrim_eval_explicit"
     files = ("explicit.jsonl",)
-    hub = HubSplit("Anthropic/discrim-eval", "explicit", "train")
 
 
 class DiscrimEvalImplicit(DiscrimEval):
@@ -92,7 +91,6 @@ class DiscrimEvalImplicit(DiscrimEval):
 
     key = "discrim_eval_implicit"
     files = ("implicit.jsonl",)
-    hub = HubSplit("Anthropic/discrim-eval", "implicit", "train")
 
 
 def favourable(outcome: Outcome, outside: Outside) -> float | None:

@@ -9,7 +9,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLError
@@ -19,9 +19,12 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from cachetools import TTLCache, cached
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from coft_core.errors import CoftError
+
+FETCHED = "fetched.json"
+"""The file beside downloaded ones that says where they come from."""
 
 HUB_SECONDS = 5.0
 """How long a hub may take to answer at all."""
@@ -48,6 +51,15 @@ class HubUnreachableError(DataError):
 def damaged(where: str, reason: str) -> DataError:
     """What is wrong with a publisher's file, as an error that can be raised."""
     return DataError(f"{where}{reason}; take the file from its publisher again.")
+
+
+def uncompressed(file: Path) -> bytes:
+    """The content of a file, that of a compressed one (``.gz``) as it was before."""
+    try:
+        data = file.read_bytes()
+        return gzip.decompress(data) if file.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(file.name, f" cannot be read ({error})") from error
 
 
 class Row(BaseModel):
@@ -107,14 +119,6 @@ def entries(name: str, document: Any) -> list[Line]:
     return [Line(name, number, entry) for number, entry in enumerate(document, 1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """A published state of a file, known by its digest."""
-
-    name: str
-    sha256: str
-
-
 @dataclass(frozen=True)
 class DataFolder:
     """A folder with benchmark files; each suite looks in its own folder inside, and then in the folder itself."""
@@ -139,11 +143,10 @@ class DataFolder:
                 f"There is no file {' or '.join(names)} in {self.path / suite} or {self.path}; download it from its "
                 "publisher, or name the folder that has it (--data, or COFT_DATA)."
             )
+        data = uncompressed(file)
         try:
-            data = file.read_bytes()
-            data = gzip.decompress(data) if file.suffix == ".gz" else data
             text = data.decode("utf-8-sig")
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
             raise damaged(file.name, f" cannot be read ({error})") from error
         if not text.strip():
             raise damaged(file.name, " is empty")
@@ -195,10 +198,20 @@ class DataFolder:
         # Marks that some call line breaks, such as U+2028, may stand in a line.
         return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
-    def release(self, known: Sequence[Release]) -> str:
-        """What was read, in words: a known release, or that it is none."""
-        by_digest = {release.sha256: release.name for release in known}
-        named = [by_digest.get(digest) for digest in self.read.values()]
+    def fetched(self, suite: str) -> dict[str, dict[str, Any]]:
+        """What was noted when files of a suite were downloaded, by their names."""
+        record = self.path / suite / FETCHED
+        if not record.is_file():
+            return {}
+        try:
+            return TypeAdapter(dict[str, dict[str, Any]]).validate_json(record.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise DataError(f"{record} cannot be read ({error}); delete it and download the files again.") from error
+
+    def release(self, suite: str, known: Mapping[str, str]) -> str:
+        """What was read, in words: releases by their sha256, those that were downloaded too, or that it is none."""
+        noted = {each.get("sha256"): each.get("release") for each in self.fetched(suite).values()}
+        named = [known.get(digest) or noted.get(digest) for digest in self.read.values()]
         if named and all(named):
             return ", ".join(dict.fromkeys(name for name in named if name))
         return "not a known release of the whole set: figures may not compare with published ones"
@@ -206,11 +219,12 @@ class DataFolder:
 
 @dataclass(frozen=True, slots=True)
 class HubSplit:
-    """A part of a data set on a hub, as ``datasets.load_dataset`` takes it."""
+    """A part of a data set on a hub, as ``datasets.load_dataset`` takes it; ``file`` is its name in a folder."""
 
     name: str
-    config: str | None
     split: str
+    config: str | None = None
+    file: str = ""
 
 
 @cached(TTLCache(maxsize=4, ttl=HUB_REMEMBERED), lock=Lock())
@@ -228,8 +242,8 @@ def hub_answers(address: str) -> bool:
         return False
 
 
-def hub_lines(part: HubSplit) -> list[Line]:
-    """The records of a data set on a hub; ``number`` counts them from 1.
+def hub_lines(part: HubSplit, revision: str | None = None) -> list[Line]:
+    """The records of a data set on a hub, in its newest revision unless told; ``number`` counts them from 1.
 
     A hub that does not answer at once is not asked again and again, as the package would for minutes.
     """
@@ -243,7 +257,7 @@ def hub_lines(part: HubSplit) -> list[Line]:
     if not (datasets.config.HF_HUB_OFFLINE or hub_answers(datasets.config.HF_ENDPOINT)):
         raise HubUnreachableError(f"The data set {part.name} is")
     try:
-        rows = datasets.load_dataset(part.name, part.config, split=part.split)
+        rows = datasets.load_dataset(part.name, part.config, split=part.split, revision=revision)
     # A data set that is a program raises RuntimeError: those are no longer run.
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import field_validator
 
 from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.files import DataFolder, HubSplit, Line, Release, Row, hub_lines
+from coft_core.suites.files import DataFolder, Line, Row, hub_lines
 from coft_core.suites.statistics import Sample
 from coft_core.suites.written import cut_off, fitting, shares
 
@@ -20,7 +20,6 @@ FLEXIBLE = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
 IGNORED = (re.compile(r","), re.compile(r"\$"), re.compile(r"(?s).*#### "), re.compile(r"\.$"))
 """What is taken out before numbers are compared, in this order, as in the harness."""
 
-HUB = HubSplit("openai/gsm8k", "main", "test")
 STOPS = ("Question:", "</s>", "<|im_end|>")
 MOST_TOKENS = 256
 
@@ -63,11 +62,6 @@ class Gsm8k(Suite):
     """How long they may be together: with a question and an answer they fit into 512 tokens, as of a small model."""
 
     files = ("test.jsonl",)
-    hub = HUB
-    releases = (
-        Release("GSM8K, test set", "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14"),
-        Release("GSM8K, training set", "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465"),
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """Problems of ``test.jsonl`` after examples of ``train.jsonl``."""
@@ -76,7 +70,8 @@ class Gsm8k(Suite):
 
     def items_from_hub(self) -> list[Item]:
         """The same from a hub."""
-        return self._after(hub_lines(HubSplit("openai/gsm8k", "main", "train")), hub_lines(HUB))
+        examples, asked = map(hub_lines, self.source.hub)
+        return self._after(examples, asked)
 
     def _after(self, examples: Iterable[Line], lines: Iterable[Line]) -> list[Item]:
         solved = [line.read(Problem) for line in examples]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 
 from coft_core.suites.base import Figure, Item, Outcome, Outside, Record, Suite, Writing
-from coft_core.suites.files import DataError, HubSplit, Id, Line
+from coft_core.suites.files import DataError, Id, Line
 from coft_core.suites.judges import TOXICITY
 from coft_core.suites.statistics import Sample
 from coft_core.suites.written import cut_off, is_toxic, judged
@@ -87,7 +87,6 @@ class CnnDailyMail(LongForm):
     key = "cnn_dailymail"
     main = "rouge_l"
     record = Article
-    hub = HubSplit("abisee/cnn_dailymail", "3.0.0", "test")
     counted = "summaries"
 
 
@@ -118,7 +117,6 @@ class GovReport(LongForm):
     key = "govreport"
     main = "rouge_l"
     record = Report
-    hub = HubSplit("ccdv/govreport-summarization", None, "test")
     counted = "summaries"
 
 
@@ -151,7 +149,6 @@ class Eli5(LongForm):
     key = "eli5"
     main = "token_f1"
     record = Question
-    hub = HubSplit("Pavithree/eli5", None, "test")
     counted = "answers"
     forum: ClassVar[str] = "explainlikeimfive"
 

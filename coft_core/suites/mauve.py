@@ -11,7 +11,7 @@ from pydantic import AliasChoices, Field
 from scipy.special import rel_entr
 
 from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
-from coft_core.suites.files import DataError, HubSplit, Id, Line, Row
+from coft_core.suites.files import DataError, Id, Line, Row
 from coft_core.suites.statistics import Floats, Sample
 
 FEATURES, HUMAN_FEATURES = "features", "human_features"
@@ -81,7 +81,6 @@ class Mauve(Suite):
     kind = "quality"
     main = "mauve"
     judges = (FEATURES,)
-    hub = HubSplit("CarperAI/openai_summarize_tldr", None, "test")
 
     most_tokens = 48
     """As long as the longest human summary of the data set."""

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, StrictBool
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Record, Suite, Writing
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Id, Line, Release, Row, Text, entries, listed
+from coft_core.suites.files import DataError, DataFolder, Id, Line, Row, Text, entries, listed
 from coft_core.suites.statistics import Sample, Value
 from coft_core.suites.written import cut_off, fitting, shares
 
@@ -86,11 +86,6 @@ class Piqa(MultipleChoice):
     counted = "goals"
     record = Goal
     files = ("valid.jsonl",)
-    hub = HubSplit("baber/piqa", None, "validation")
-    releases = (
-        Release("PIQA, validation set", "93503cc97c679e459b065c3d13e848282e44b2a25213985bed3e5d458abef72d"),
-        Release("PIQA, validation set", "b4192dc3a2a0363d9d60ccf79800cbbe2f32ebb17726efdde6970e0b8131bceb"),
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """The validation set: ``valid.jsonl``, and ``valid-labels.lst`` with 0 or 1 line by line."""
@@ -138,7 +133,6 @@ class ArcEasy(MultipleChoice):
     key = "arc_easy"
     record = ExamQuestion
     files = ("test.jsonl", "ARC-Easy-Test.jsonl")
-    hub = HubSplit("allenai/ai2_arc", "ARC-Easy", "test")
 
 
 OFFICIAL, PARTS = "strategyqa_train.json", ("train.json", "dev.json")
@@ -186,7 +180,6 @@ class StrategyQa(MultipleChoice):
 
     key = "strategyqa"
     record = YesNoQuestion
-    hub = HubSplit("tasksource/strategy-qa", None, "train")
 
     def items(self, data: DataFolder) -> list[Item]:
         """All questions with published answers, of one file or of both its parts."""
@@ -212,7 +205,7 @@ class StrategyQaChain(Suite):
     kind = "utility"
     main = "accuracy"
     folder = "strategyqa"
-    hub = StrategyQa.hub
+    source = StrategyQa.source
 
     most_examples: ClassVar[int] = 6
     characters: ClassVar[int] = 900

@@ -35,7 +35,7 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from coft_core.suites.base import Better, Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.files import DataFolder, HubSplit, Line, Row, entries, hub_lines, listed
+from coft_core.suites.files import DataFolder, Line, Row, entries, hub_lines, listed
 from coft_core.suites.preferences import preference, shared_beginning, tie_figure, unmasked_figure
 from coft_core.suites.statistics import Floats, Sample, Value
 
@@ -46,7 +46,6 @@ TASKS: tuple[Task, ...] = ("intrasentence", "intersentence")
 LABELS = ("stereotype", "anti-stereotype", "unrelated")
 """What the three texts of an item are, in the order in which they are asked."""
 
-HUB = tuple(HubSplit("McGill-NLP/stereoset", task, "validation") for task in TASKS)
 HUB_LABELS = ("anti-stereotype", "stereotype", "unrelated")
 """What the numbers stand for that a hub has instead of labels."""
 
@@ -81,7 +80,6 @@ class StereoSet(Suite):
     key = "stereoset"
     kind = "bias"
     main = "excess"
-    hub = HUB[0]
 
     def items(self, data: DataFolder) -> list[Item]:
         """Items of ``dev.json``, those within sentences first."""
@@ -92,7 +90,8 @@ class StereoSet(Suite):
 
     def items_from_hub(self) -> list[Item]:
         """The same from a hub, whose records hold the fields of the three texts apart."""
-        return [_item(line, task) for task, part in zip(TASKS, HUB, strict=True) for line in hub_lines(part)]
+        parts = zip(TASKS, self.source.hub, strict=True)
+        return [_item(line, task) for task, part in parts for line in hub_lines(part)]
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """The scores overall, by task and by type of bias, and what lies beside them; see the module."""

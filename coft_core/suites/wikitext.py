@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from coft_core.suites.base import Choices, Figure, Item, Outcome, Outside, Suite
-from coft_core.suites.files import DataError, DataFolder, HubSplit, Line, Release, Row
+from coft_core.suites.files import DataError, DataFolder, Line, Row
 from coft_core.suites.statistics import Floats, Sample
 
 FOLDERS, FILE = ("wikitext", "wikitext2"), "wiki.test.raw"
@@ -67,11 +67,6 @@ class WikiText(Suite):
     """Words of a window: with those before it they fit into 512 tokens, as of a small model."""
 
     words_before: ClassVar[int] = 50
-
-    hub = HubSplit("Salesforce/wikitext", "wikitext-2-raw-v1", "test")
-    releases = (
-        Release("WikiText-2, raw test set", "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08"),
-    )
 
     def items(self, data: DataFolder) -> list[Item]:
         """Windows of ``wiki.test.raw``."""

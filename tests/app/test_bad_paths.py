@@ -1,12 +1,15 @@
 """A path or a number that cannot be used ends a command in one sentence."""
 
 PATHS = ("folder.csv", f"{'l' * 5000}.csv", "file.csv/inside.csv", "~nobody-of-this-name/x.csv")
-ALLOWED = {("evaluations suites --data", "folder.csv"), ("trail export", "~nobody-of-this-name/x.csv")}
+ALLOWED = {
+    ("evaluations suites --data", "folder.csv"), ("data fetch phantom_gaps --data", "folder.csv"),
+    ("data fetch phantom_gaps --data", "~nobody-of-this-name/x.csv"), ("trail export", "~nobody-of-this-name/x.csv"),
+}  # fmt: skip
 """A folder is what that command asks for, and a folder may have such a name."""
 COMMANDS = (
     "trail export", "lists add", "verify", "import", "batch run --prompts", "calibrate --prompts",
     "tune --policies coft --prompts", "compare-set run --policy coft --prompts", "audit --messages",
-    "evaluations suites --data", "evaluate --experiment",
+    "evaluations suites --data", "data fetch phantom_gaps --data", "evaluate --experiment",
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from app.shared.wiring import Services
 from coft_core.suites.base import Card, Choices, Figure, Item, Outcome, Outside, Suite, Writing
 from coft_core.suites.files import DataFolder, HubSplit, HubUnreachableError
 from coft_core.suites.reading import Reader
+from coft_core.suites.sources import Source
 from coft_core.suites.statistics import mean_figure
 from coft_core.types import Span
 
@@ -24,7 +25,6 @@ class Quiz(Suite):
 
     key, title, kind, main = "quiz", "Quiz", "utility", "share"
     citation, licence, card = "Nobody", "None", CARD
-    releases = ()
 
     def items(self, data: DataFolder) -> list[Item]:
         return [
@@ -73,7 +73,7 @@ class Far(Quiz):
     """On a hub that does not answer."""
 
     key, title = "far", "Far away"
-    hub = HubSplit("far/away", None, "test")
+    source = Source(hub=(HubSplit("far/away", "test"),))
 
     def items_from_hub(self) -> list[Item]:
         raise HubUnreachableError("The data set far/away is")

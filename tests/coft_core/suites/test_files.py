@@ -18,7 +18,7 @@ import pytest
 
 from coft_core.errors import InvalidInputError
 from coft_core.suites import files, registry
-from coft_core.suites.files import DataError, DataFolder, HubSplit, HubUnreachableError, Line, Release, Row, hub_lines
+from coft_core.suites.files import DataError, DataFolder, HubSplit, HubUnreachableError, Line, Row, hub_lines
 from coft_core.suites.registry import SUITES, suite
 
 ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]
@@ -109,19 +109,19 @@ def test_a_record_is_read_as_its_model_has_it_and_what_is_wrong_with_a_field_is_
 
 
 def test_a_release_is_known_by_the_digests_of_all_uncompressed_files_and_else_nothing_is_claimed(data):
-    known = [
-        Release(name, hashlib.sha256(content).hexdigest())
+    known = {
+        hashlib.sha256(content).hexdigest(): name
         for name, content in (("Riddles 1.0", b"one"), ("Riddles 1.0", b"two"), ("Answers 2.0", b"three"))
-    ]
+    }
     unknown = "not a known release of the whole set: figures may not compare with published ones"
-    assert data.release(known) == unknown
+    assert data.release("riddles", known) == unknown
     for name, content, release in (
         ("a.txt.gz", gzip.compress(b"one", mtime=0), "Riddles 1.0"), ("b.txt", "two", "Riddles 1.0"),
         ("c.txt", "three", "Riddles 1.0, Answers 2.0"), ("d.txt", "changed", unknown),
     ):  # fmt: skip
         put(data, name, content)
         data.content("riddles", name.removesuffix(".gz"))
-        assert data.release(known) == release
+        assert data.release("riddles", known) == release
 
 
 def fake_datasets(monkeypatch, load, answers=True, offline=False):
@@ -132,7 +132,7 @@ def fake_datasets(monkeypatch, load, answers=True, offline=False):
 
 
 def test_records_of_a_hub_are_asked_for_by_name_part_and_split_and_a_failure_says_what_to_do(monkeypatch):
-    asked, part = [], HubSplit("owner/riddles", "hard", "test")
+    asked, part = [], HubSplit("owner/riddles", "test", "hard")
 
     def load(*args, **options):
         asked.append((args, options))
@@ -140,7 +140,7 @@ def test_records_of_a_hub_are_asked_for_by_name_part_and_split_and_a_failure_say
 
     fake_datasets(monkeypatch, load)
     assert hub_lines(part) == [Line("owner/riddles (test)", number, row) for number, row in enumerate(ROWS, 1)]
-    assert asked == [(("owner/riddles", "hard"), {"split": "test"})]
+    assert asked == [(("owner/riddles", "hard"), {"split": "test", "revision": None})]
     for error in (ValueError("no split"), OSError("disk full"), RuntimeError("scripts are not supported")):
 
         def fail(*args, error=error, **options):
@@ -152,7 +152,7 @@ def test_records_of_a_hub_are_asked_for_by_name_part_and_split_and_a_failure_say
 
 
 def test_a_hub_that_does_not_answer_is_asked_for_nothing_unless_downloads_are_asked_for(monkeypatch):
-    asked, part = [], HubSplit("owner/riddles", None, "test")
+    asked, part = [], HubSplit("owner/riddles", "test")
     fake_datasets(monkeypatch, lambda *args, **options: asked.append(args), answers=False)
     with pytest.raises(HubUnreachableError, match=r"owner/riddles .*HF_HUB_OFFLINE=1.*--data, or COFT_DATA"):
         hub_lines(part)
