@@ -20,6 +20,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "paths",
         "compare",
         "evaluate",
+        "paper",
         "batch",
         "sessions",
         "review",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -164,12 +164,11 @@ class ExperimentService:
         suffix_of(form)
         run = self.shown(evaluation_id, outside)
         if form == "csv":
-            return to_csv(CSV_COLUMNS, chain.from_iterable(table.cells() for table in run.tables))
+            return grids_csv(run.tables)
         if form == "json":
             return json_text(run.json())
         if form == "latex":
-            model = run.view.request.model
-            return "\n".join(layout_latex(own.layout, f"{own.title}: {model}", own.notes) for own in run.tables)
+            return grids_latex(run.tables, run.view.request.model)
         tables = [(own.title, table_fragment(own.layout, own.title), own.notes) for own in run.tables]
         return page("experiment.html.j2", STYLES, experiment=run.experiment, view=run.view, tables=tables)
 
@@ -218,8 +217,15 @@ class ExperimentService:
     def _grids(
         self, experiment: Experiment, view: EvaluationView, suites: Mapping[str, str], outside: Outside
     ) -> tuple[Grid, ...]:
+        figures = self.figures(experiment, view, suites, outside)
+        return tuple(table.grid(figures) for table in experiment.tables)
+
+    def figures(
+        self, experiment: Experiment, view: EvaluationView, suites: Mapping[str, str], outside: Outside = "floor"
+    ) -> Figures:
+        """What the tables of an experiment are made of."""
         request = view.request
-        figures = Figures(
+        return Figures(
             experiment,
             request.model,
             request.methods,
@@ -232,7 +238,6 @@ class ExperimentService:
             measured_by(view.job),
             outside,
         )
-        return tuple(table.grid(figures) for table in experiment.tables)
 
     def _thresholds(self, evaluation_id: int, suite: str, method: str, seed: int) -> Calibration | None:
         data = self._store.calibration(evaluation_id, suite, method, seed)
@@ -249,6 +254,16 @@ class ExperimentService:
         parts = split(suite, items, seed, request.calibration_share)
         texts = [item.asks[0].prompt for item in items]
         return [texts[place] for place in sorted(parts.apart)], [texts[place] for place in sorted(parts.evaluated)]
+
+
+def grids_csv(grids: Iterable[Grid]) -> str:
+    """Tables as RFC 4180 text, one row a cell."""
+    return to_csv(CSV_COLUMNS, chain.from_iterable(grid.cells() for grid in grids))
+
+
+def grids_latex(grids: Iterable[Grid], model: str) -> str:
+    """Tables for a paper."""
+    return "\n".join(layout_latex(own.layout, f"{own.title}: {model}", own.notes) for own in grids)
 
 
 def _given_parameters(given: Mapping[str, str], methods: tuple[EvaluationMethod, ...]) -> dict[str, dict[str, str]]:
