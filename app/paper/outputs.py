@@ -34,6 +34,7 @@ class Made:
     """Everything that was made, and what was not."""
 
     out: Path
+    only: tuple[str, ...]
     sections: tuple[Section, ...]
     parts: tuple[Part, ...]
     claims: tuple[Checked, ...]
@@ -94,7 +95,7 @@ def write_page(made: Made) -> Path:
 
 
 def shown_items(made: Made) -> list[Shown]:
-    """All items in the paper's order; tables that several items share are shown below the first of them."""
+    """What was asked for in the paper's order; tables that several items share are shown below the first of them."""
     first: dict[str, str] = {}
     found = []
     for item in paper_items():
@@ -103,8 +104,10 @@ def shown_items(made: Made) -> list[Shown]:
         first |= dict.fromkeys(new, item.label)
         sections = tuple((own, tuple(map(_laid_out, own.grids))) for name in new for own in made.of(name))
         reasons = [f"{part.model}: {part.reason}" for part in made.skipped if part.experiment in item.experiments]
+        if item.reason and not made.only:
+            reasons = [item.reason]
         if not (sections or above or reasons):
-            reasons = [item.reason or "It was not asked for."]
+            continue
         about = tuple(EXPERIMENTS[name] for name in new if name != EXAMPLES)
         found.append(Shown(item, sections, about, above, tuple(reasons)))
     return found

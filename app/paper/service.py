@@ -44,7 +44,7 @@ class PaperService:
         for section in sections:
             tell(f"writing {section.experiment}, {section.model}")
             write_section(run.out, section)
-        made = Made(run.out, tuple(sections), tuple(parts), self._claims(run.only, runs))
+        made = Made(run.out, run.only, tuple(sections), tuple(parts), self._claims(run.only, runs))
         write_page(made)
         return made
 
