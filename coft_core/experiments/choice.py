@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from coft_core.errors import InvalidInputError
 from coft_core.experiments.averages import Part, average, shown_as
 from coft_core.suites.base import Figure, Outcome, Outside, Suite
+from coft_core.suites.statistics import made_with
 
 Floats = npt.NDArray[np.float64]
 Outcomes = Mapping[str, Sequence[Outcome]]
@@ -37,11 +39,12 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one value of a setting does."""
+    """What one value of a setting does; deviations of bias and utility are over seeds, None of a single one."""
 
     value: float
     bias: Figure
     utility: Figure
+    deviations: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,29 @@ def point_of(
     return Point(
         value, mean("bias_average", "BiasAvg", averaged.bias), mean("utility_average", "UtilityAvg", averaged.utility)
     )
+
+
+def _with_deviations(
+    point: Point, outcomes: Outcomes, averaged: Averaged, suites: Mapping[str, Suite], outside: Outside
+) -> Point:
+    """The point with the standard deviations over the seeds that have outcomes of every suite."""
+    seeds = set.intersection(*({own.seed for own in outcomes[suite]} for suite in averaged.suites))
+    with made_with("value"):
+        found = [
+            point_of(
+                point.value,
+                {suite: [own for own in outcomes[suite] if own.seed == seed] for suite in averaged.suites},
+                averaged, suites, outside,
+            )
+            for seed in sorted(seeds)
+        ]  # fmt: skip
+
+    def deviation(values: Sequence[float | None]) -> float | None:
+        present = [value for value in values if value is not None]
+        return statistics.stdev(present) if len(present) > 1 else None
+
+    bias, utility = [own.bias.value for own in found], [own.utility.value for own in found]
+    return replace(point, deviations=(deviation(bias), deviation(utility)))
 
 
 def _figure_of(suite: Suite, figures: Sequence[Figure], part: Part) -> Figure:
@@ -288,7 +314,10 @@ def select(
     for by_suite in validation.values():
         if empty := next((suite for suite in averaged.suites if not by_suite[suite]), None):
             raise InvalidInputError(f"{empty} has no unit of validation; read more items, or enlarge the share.")
-    points = [point_of(value, own, averaged, suites, outside) for value, own in validation.items()]
+    points = [
+        _with_deviations(point_of(value, own, averaged, suites, outside), own, averaged, suites, outside)
+        for value, own in validation.items()
+    ]
     on_front, knee = pareto_front(points), choose_by_knee(points)
     try:
         search = choose_by_halving(list(swept), measure)
@@ -298,6 +327,7 @@ def select(
     tested = None
     if knee.chosen is not None and all(test.values()):
         tested = point_of(knee.chosen, test, averaged, suites, outside)
+        tested = _with_deviations(tested, test, averaged, suites, outside)
     validated = _units(next(iter(validation.values())))
     return Selection(points, on_front, front_shares(points), knee, search, tested, validated, _units(test))
 

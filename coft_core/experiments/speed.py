@@ -5,14 +5,17 @@ A time a token counts from the first token to the last; the prompt's own pass is
 
 from __future__ import annotations
 
+import gc
 import math
 import statistics
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 from coft_core.conformal.calibration import Calibration
@@ -101,12 +104,13 @@ def rounds(
 
 
 def summary(values: Sequence[float]) -> dict[str, float]:
-    """Number of repeats, median and range."""
+    """Number of repeats, median, range and standard deviation, 0 of a single one."""
     return {
         "n": len(values),
         "min": round(min(values), 4),
         "median": round(statistics.median(values), 4),
         "max": round(max(values), 4),
+        "deviation": round(statistics.stdev(values), 4) if len(values) > 1 else 0.0,
     }
 
 
@@ -115,10 +119,19 @@ def overhead(found: Sequence[Mapping[str, Timing]], method: str, other: str) -> 
     return summary([1 - turn[other].wall / turn[method].wall for turn in found])
 
 
-def peak_memory(device: torch.device, method: Decoding) -> int | None:
-    """Bytes that a method allocates at its peak beyond what is allocated before; None where only CUDA could tell."""
+SAMPLED_EVERY = 0.005
+"""Seconds between two looks at the resident size."""
+
+
+def peak_memory(device: torch.device, method: Decoding, settle: Callable[[], object] = gc.collect) -> int:
+    """Bytes that a method takes at its peak beyond what is taken before, once what nobody needs is given back.
+
+    On CUDA they are what is allocated there. On a processor they are the growth of the resident size of this process,
+    looked at every few milliseconds and after each token; other work in the process counts too.
+    """
+    settle()
     if device.type != "cuda":
-        return None
+        return _peak_resident(method)
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
@@ -127,13 +140,35 @@ def peak_memory(device: torch.device, method: Decoding) -> int | None:
     return torch.cuda.max_memory_allocated(device) - before
 
 
+def _peak_resident(method: Decoding) -> int:
+    process, ended = psutil.Process(), threading.Event()
+    before = peak = process.memory_info().rss
+
+    def look() -> None:
+        nonlocal peak
+        peak = max(peak, process.memory_info().rss)
+
+    def watch() -> None:
+        while not ended.wait(SAMPLED_EVERY):
+            look()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        method(look)
+    finally:
+        ended.set()
+        watching.join()
+    return int(peak - before)
+
+
 @dataclass(frozen=True, slots=True)
 class Efficiency:
     """What a method costs, as the paper's efficiency table has it; summaries are over rounds."""
 
     tokens_per_second: Mapping[str, float]
     overhead: Mapping[str, float]
-    peak: int | None
+    peak: int
 
 
 def efficiency(
@@ -142,15 +177,19 @@ def efficiency(
     methods: Mapping[str, Decoding],
     repeats: int,
     ran: Callable[[], None] = lambda: None,
+    settle: Callable[[], object] = gc.collect,
 ) -> dict[str, Efficiency]:
-    """Measure methods, the first of which the others are compared with; arguments as of :func:`rounds`."""
+    """Measure methods, the first of which the others are compared with; arguments as of :func:`rounds`.
+
+    ``settle`` gives back memory that nobody needs; it is called before memory is measured.
+    """
     found = rounds(device, methods, repeats, ran)
     first = next(iter(methods))
     return {
         name: Efficiency(
             summary([batch / turn[name].wall for turn in found]),
             overhead(found, name, first),
-            peak_memory(device, methods[name]),
+            peak_memory(device, methods[name], settle),
         )
         for name in methods
     }

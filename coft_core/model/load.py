@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from coft_core.assets import assets_path
 from coft_core.errors import ModelLoadError
@@ -46,6 +46,8 @@ from coft_core.model.requirements import (
 )
 
 DEMO = "demo"
+MIXTURE = "demo-moe"
+"""A mixture of experts of random weights with the embedded model's tokenizer, made in memory to be timed."""
 HUB_SECONDS = 10.0
 GGUF = ".gguf"
 LONGEST_NAME = 4096
@@ -80,7 +82,7 @@ def load_model(
 
     Args:
         name_or_path: Hub id, local folder, GGUF file or a folder with one (llama.cpp runs it at its own precision), or
-            ``"demo"`` for the embedded model.
+            ``"demo"`` for the embedded model; ``"demo-moe"`` is a mixture of experts of random weights.
         device: ``"auto"`` (CUDA if there is one), or a torch device.
         dtype: A floating type or its name, or ``"auto"``: bfloat16 on CUDA; on a processor that multiplies bfloat16
             by itself the same for weights that are stored in it, else float32.
@@ -108,11 +110,13 @@ def load_model(
         ModelLoadError: The model cannot be had, held or decoded step by step, or the choices of where and how to hold
             it exclude each other; the sentence says why, and what to do.
     """
-    source = model_source(name_or_path)
     if prefill_tokens < 1:
         raise ModelLoadError(f"A forward cannot read {prefill_tokens} tokens; give at least 1.")
     placement = Placement(device, dtype, device_map, max_memory, offload_folder, tensor_parallel, quantization)
     told = progress or (lambda phase: None)
+    if name_or_path == MIXTURE:
+        return _made_mixture(placement, told)
+    source = model_source(name_or_path)
     if (file := gguf_file(source)) is not None:
         return _load_gguf(file, name_or_path, placement, chat, told)
     where: dict[str, Any] = {
@@ -152,6 +156,27 @@ def load_model(
     except Exception as error:
         # What a checkpoint's files make others raise has no end: damaged weights, shapes and entries of any kind.
         raise ModelLoadError(explain(name_or_path, error, quantization, may_be_trusted=True)) from error
+
+
+def _made_mixture(placement: Placement, told: LoadingProgress) -> LanguageModel:
+    """Mixtral's architecture in small, eight experts of which two read each token; the same weights every time."""
+    if placement.quantization != "none" or placement.device_map or placement.tensor_parallel > 1:
+        raise ModelLoadError(f"{MIXTURE!r} is made in memory as it is; leave quantization and maps out.")
+    told(LoadingPhase.TOKENIZER)
+    tokenizer: Any = AutoTokenizer.from_pretrained(model_source(DEMO), use_fast=True, local_files_only=True)
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+    config: Any = AutoConfig.for_model(
+        "mixtral", vocab_size=len(tokenizer), hidden_size=320, intermediate_size=512, num_hidden_layers=6, num_attention_heads=5,
+        num_key_value_heads=5, max_position_embeddings=4096, **ends,
+    )  # fmt: skip
+    placed = placement.arguments(MIXTURE, config)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module: Any = AutoModelForCausalLM.from_config(config)
+    module = module.to(device=placed["device_map"][""], dtype=placed["dtype"]).eval().requires_grad_(False)
+    model = _checked(module, tokenizer, MIXTURE, "main", False, told)
+    measure_noise(model)
+    return model
 
 
 def _load_gguf(file: Path, name: str, placement: Placement, chat: bool | None, told: LoadingProgress) -> LanguageModel:

@@ -57,8 +57,9 @@ def _said(value: Value | Figure) -> str:
 
 
 def _front(picture: Front) -> go.Figure:
-    """Bias against utility of swept values with both intervals: to the left is less biased, higher is more useful.
+    """Bias against utility of swept values: to the left is less biased, higher is more useful.
 
+    Bars are one standard deviation over seeds, or with a single seed the intervals over units.
     Values on the front are joined; those that another one beats, and those that cannot be chosen, have marks of their
     own, and rings mark the knee and what was chosen.
     """
@@ -75,14 +76,19 @@ def _front(picture: Front) -> go.Figure:
         ("not eligible", "x-open", [point for point in found.points if point.value >= 1]),
     ):
         if points:
-            hover = [
-                f"{picture.knob} {point.value:g}, {name}<br>bias {_said(point.bias)}<br>utility {_said(point.utility)}"
+            both = [
+                [Value.of_figure(own, deviation) for own, deviation in zip(figures, point.deviations, strict=True)]
                 for point in points
+                for figures in [(point.bias, point.utility)]
+            ]
+            hover = [
+                f"{picture.knob} {point.value:g}, {name}<br>bias {_said(bias)}<br>utility {_said(utility)}"
+                for point, (bias, utility) in zip(points, both, strict=True)
             ]
             add_marks(
                 figure, name, hover=hover, symbol=symbol, size=9, mode="markers+text", text=_labels(points),
-                textposition="top right", error_x=interval_bars(point.bias for point in points),
-                error_y=interval_bars(point.utility for point in points), **_at(points),
+                textposition="top right", error_x=_seed_bars([bias for bias, _ in both]),
+                error_y=_seed_bars([utility for _, utility in both]), **_at(points),
             )  # fmt: skip
     for name, symbol, size, value in (
         ("knee", "diamond-open", 17, found.knee.knee), ("chosen", "circle-open", 24, found.knee.chosen),
@@ -92,6 +98,13 @@ def _front(picture: Front) -> go.Figure:
         figure.add_scatter(name=name, mode="markers", hoverinfo="skip", marker=mark, **_at(ringed))
     figure.update_layout(legend={**LEGEND, "itemsizing": "constant"})
     return figure
+
+
+def _seed_bars(values: Sequence[Value]) -> dict[str, Any]:
+    """Bars of one standard deviation over seeds where all have one, else to the ends of the intervals."""
+    if any(own.deviation is None for own in values):
+        return interval_bars(values)
+    return bars([(own.deviation or 0.0, own.deviation or 0.0) for own in values])
 
 
 def _at(points: Sequence[Point]) -> dict[str, Any]:
@@ -161,13 +174,14 @@ def _speed(picture: Speeds) -> go.Figure:
 
 
 def _scaling(picture: Speeds) -> go.Figure:
-    """Tokens a second against a size, a mark a method with the range over rounds."""
+    """Tokens a second against a size, a mark a method; bands are one deviation over rounds, bars their range."""
     figure = _framed(picture.size, "tokens a second")
     for (label, points), symbol, dash in zip(
         picture.series.items(), cycle(SYMBOLS), cycle(("solid", DASHED)), strict=False
     ):
         speeds = [speed for speed, _ in points.values()]
         hover = [f"{label}, {size}: {_said(speed)} tokens a second" for size, (speed, _) in points.items()]
+        _add_band(figure, f"{label} ± one standard deviation", dict(zip(map(float, points), speeds, strict=True)))
         add_marks(
             figure, label, map(float, points), (own.value for own in speeds), hover, symbol, 9,
             mode="lines+markers+text", line={"width": 1, "dash": dash}, error_y=interval_bars(speeds),
@@ -177,6 +191,18 @@ def _scaling(picture: Speeds) -> go.Figure:
     figure.update_xaxes(type="log", tickmode="array", tickvals=list(map(float, sizes)), ticktext=sizes)
     figure.update_yaxes(rangemode="tozero")
     return figure
+
+
+def _add_band(figure: go.Figure, name: str, values: Mapping[float, Value]) -> None:
+    """Shade what lies within one standard deviation of values that have one."""
+    spread = [(x, own.value, own.deviation) for x, own in values.items() if own.value and own.deviation is not None]
+    if spread:
+        x = [at for at, _, _ in spread]
+        ends = [value + width for _, value, width in spread], [value - width for _, value, width in spread]
+        figure.add_scatter(
+            name=name, x=[*x, *reversed(x)], y=[*ends[0], *reversed(ends[1])], fill="toself", opacity=0.35,
+            line={"width": 0}, mode="lines", hoverinfo="skip", showlegend=False,
+        )  # fmt: skip
 
 
 def _overhead(slower: Value | None) -> str:

@@ -41,9 +41,9 @@ class Value:
         return cls(fmean(present) if present else None, spread, **rest)
 
     @classmethod
-    def of_figure(cls, figure: Figure) -> Value:
-        """A figure that is not by seed."""
-        return cls(figure.value, None, figure.low, figure.high, figure.n, figure.what, figure.unscored)
+    def of_figure(cls, figure: Figure, deviation: float | None = None) -> Value:
+        """A figure of all seeds together."""
+        return cls(figure.value, deviation, figure.low, figure.high, figure.n, figure.what, figure.unscored)
 
     def shown(self, digits: int) -> Shown:
         """It as text, and what it rests on."""

@@ -178,6 +178,11 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
         ),
         _named(
+            "moe",
+            SpeedTable("Mixture of experts", PAPER["moe"], batches=(4,), lengths=(256,), prompt=64),
+            methods=("Vanilla=vanilla", "COFT=coft:lam=0.6"),
+        ),
+        _named(
             "prompt_drift",
             DriftTable(
                 "Prompt drift",

@@ -16,6 +16,7 @@ from app.evaluate.experiments.tables import HIGHER, LOWER, stand_in_notes
 from app.evaluate.layout import Head
 from app.evaluate.prepared import LoadedGroup, MethodPreparer, ReadyMethod
 from app.evaluate.runs import SPEED, EvaluationRequest
+from app.hosting.memory import free_unused
 from app.hosting.model_host import ModelHost
 from app.jobs.service import JobContext, JobView
 from app.shared.format import count, listed, plural
@@ -41,6 +42,13 @@ class MeasuredSpeed:
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
 
+
+_MEMORY = {
+    "cuda": "the most that is allocated on the device beyond what was allocated before the method began, and the "
+    "weights of the audited model.",
+    "cpu": "the most that is resident of the process beyond what was resident before the method began, looked at every "
+    "5 ms in a run of its own, and the weights of the audited model.",
+}
 
 _ADAPTER = TypeAdapter(tuple[MeasuredSpeed, ...])
 
@@ -154,8 +162,8 @@ class SpeedRun:
         """Measure a table, from a share of the job on."""
         methods = {label: timed[label] for label in table.methods or timed if label in timed}
         notes = [
-            f"Prompts of {table.prompt} tokens, {table.repeats} rounds; median, and in brackets the range over rounds. "
-            "The prompt's own pass is not timed, and the end token is not obeyed.",
+            f"Prompts of {table.prompt} tokens, {table.repeats} rounds; median ± standard deviation, and in brackets the "
+            "range over rounds. The prompt's own pass is not timed, and the end token is not obeyed.",
             *(f"{label} is left out: it did not take part." for label in table.methods if label not in timed),
         ]
         if not methods or (table.rows != "methods" and len(methods) < len(table.methods)):
@@ -182,8 +190,8 @@ class SpeedRun:
                 values = (*(_spread(own.tokens_per_second) for own in found.values()),
                           _spread(found[table.methods[1]].overhead, 100))  # fmt: skip
                 lines.append(Line(size, values, size))
-        if table.rows == "methods" and all(line.values[2] is None for line in lines):
-            notes.append("Peak memory is counted only on CUDA.")
+        if table.rows == "methods":
+            notes.append(f"Peak memory: {_MEMORY['cuda' if model.device.type == 'cuda' else 'cpu']}")
         if left_out:
             notes.append(f"Left out: {listed(left_out)}; the model's context has {model.context_length} tokens.")
         return MeasuredSpeed(place, tuple(lines), (f"Measured on {device}, {model.dtype_name}.", *notes))
@@ -210,7 +218,7 @@ class SpeedRun:
         planned = [own.plans(table, batch, length) for own in methods.values()]
         size = max(sum(reserved_bytes(own, own.max_new_tokens) for own in plans) for plans in planned)
         device = next(iter(methods.values())).loaded.group.model.device
-        return self._host.memory.run(size, partial(efficiency, device, batch, timed, table.repeats, ran))
+        return self._host.memory.run(size, partial(efficiency, device, batch, timed, table.repeats, ran, free_unused))
 
 
 def _by_method(found: Mapping[str, Efficiency], weights: int) -> list[Line]:
@@ -218,11 +226,12 @@ def _by_method(found: Mapping[str, Efficiency], weights: int) -> list[Line]:
     lines = []
     for label, own in found.items():
         overhead = _spread(own.overhead, 100) if lines else None
-        peak = None if own.peak is None else Value((own.peak + weights) / 1e9)
+        peak = Value((own.peak + weights) / 1e9)
         lines.append(Line(label, (_spread(own.tokens_per_second), overhead, peak), label))
     return lines
 
 
 def _spread(summary: Mapping[str, float], scale: float = 1.0) -> Value:
-    """Median with the range over rounds in the place of an interval."""
-    return Value(scale * summary["median"], None, scale * summary["min"], scale * summary["max"])
+    """Median with the deviation over rounds, and their range in the place of an interval."""
+    median, deviation, low, high = (scale * summary[name] for name in ("median", "deviation", "min", "max"))
+    return Value(median, deviation if summary["n"] > 1 else None, low, high)

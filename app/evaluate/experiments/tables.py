@@ -21,7 +21,7 @@ from coft_core.conformal.shift import DensityRatio, estimate_density_ratio
 from coft_core.errors import InvalidInputError
 from coft_core.experiments.averages import Part
 from coft_core.experiments.certificates import certified_share, coverage_elsewhere
-from coft_core.experiments.choice import Averaged, Selection, select
+from coft_core.experiments.choice import Averaged, Point, Selection, select
 from coft_core.suites.base import Figure, Outcome
 
 LOWER, HIGHER = words.ARROWS["lower"], words.ARROWS["higher"]
@@ -135,13 +135,19 @@ class ChoiceTable(Table):
         lines = []
         for point, on in zip(found.points, shares, strict=True):
             chosen, label = found.knee.shares.get(point.value), sweep.label(point.value)
-            values = (Value.of_figure(point.bias), Value.of_figure(point.utility), Value(100 * on), _percent(chosen))
+            values = (*_both(point), Value(100 * on), _percent(chosen))
             lines.append(Line(label, values, label))
         if (tested := found.tested) is not None:
-            values = (Value.of_figure(tested.bias), Value.of_figure(tested.utility), None, None)
-            lines.append(Line(f"{sweep.label(tested.value)}, on the other units", values))
+            lines.append(Line(f"{sweep.label(tested.value)}, on the other units", (*_both(tested), None, None)))
         notes = [*_choice_notes(found, sweep.knob), *notes]
         return self.made(figures, corner, heads, lines, notes, Front(sweep.knob, found))
+
+
+def _both(point: Point) -> tuple[Value, Value]:
+    """Bias and utility of a point with their deviations over seeds."""
+    figures = zip((point.bias, point.utility), point.deviations, strict=True)
+    bias, utility = (Value.of_figure(own, deviation) for own, deviation in figures)
+    return bias, utility
 
 
 def _selected(figures: Figures, averaged: Averaged) -> Selection:
@@ -162,7 +168,7 @@ def _percent(share: float | None) -> Value | None:
 def _choice_notes(found: Selection, knob: str) -> list[str]:
     units = (
         f"Values are chosen on {count(found.validated)} units of validation; {count(found.tested_on)} other units show "
-        "what was chosen."
+        "what was chosen. ± is the standard deviation over seeds."
     )
     if found.knee.chosen is None:
         return [f"Nothing is chosen: {found.knee.reason}", units]

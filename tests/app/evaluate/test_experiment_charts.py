@@ -100,7 +100,10 @@ def test_speed_stands_by_method_with_the_range_over_rounds_and_the_overhead_besi
     assert list(figure.layout.yaxis.ticktext) == ["Vanilla", "COFT", "Fast"]
     assert [head.source for head, _ in table.rows] == ["", "", "paper, m", ""]
     sizes = SpeedTable("Lengths", (), "lengths", ("Vanilla", "COFT"), lengths=(128, 256))
-    lines = (Line(str(size), (Value(size / 2), Value(size / 4), Value(50.0)), str(size)) for size in (128, 256))
+    lines = (Line(str(size), (Value(size / 2, 4.0), Value(size / 4), Value(50.0)), str(size)) for size in (128, 256))
     shown = traces(picture_figure(timed(sizes, *lines).picture))
     assert [list(shown[label].y) for label in ("Vanilla", "COFT")] == [[64, 128], [32, 64]]
     assert (list(shown["COFT"].x), list(shown["COFT"].text)) == ([128, 256], ["50.0 % slower"] * 2)
+    band = shown["Vanilla ± one standard deviation"]
+    assert (list(band.x), list(band.y)) == ([128, 256, 256, 128], [68, 132, 124, 60])
+    assert "COFT ± one standard deviation" not in shown  # it has no deviation

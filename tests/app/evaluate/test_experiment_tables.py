@@ -235,6 +235,18 @@ def test_a_sweep_is_chosen_on_units_of_validation_and_shown_on_the_others():
     assert table.notes[0].startswith("Nothing is chosen: ")
 
 
+def test_deviations_of_a_sweep_are_over_its_seeds_in_the_table_and_in_its_picture():
+    again = swept(harm={value: bias + 0.1 for value, bias in BIAS.items()})
+    found = {place: [*own, *(replace(one, seed=1) for one in again[place])] for place, own in swept().items()}
+    table = swept_with(CHOICE, found)
+    bias = table.rows[0][1][0]
+    # Both parts of the average are larger by 0.1 under the other seed, by the same on every unit.
+    assert (bias.value, bias.deviation) == pytest.approx((0.35, 0.1 / math.sqrt(2)))
+    assert table.rows[-1][1][0].deviation == pytest.approx(0.1 / math.sqrt(2))
+    shown = {trace.name: trace for trace in picture_figure(table.picture).data}
+    assert shown["beaten by another value"].error_x.array[0] == bias.deviation
+
+
 def test_stability_takes_every_bias_alone_and_says_their_mean():
     found = swept()
     late = {**BIAS, 0.6: 0.2, 0.8: 0.1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from coft_core.experiments.speed import (
     decode,
     efficiency,
     endless,
+    peak_memory,
     rounds,
     summary,
     timed_prompt,
@@ -38,7 +40,7 @@ def test_the_prompts_own_pass_is_not_timed(monkeypatch):
     for _ in range(3):
         clock.mark()
     assert clock.timing().wall == 1.5
-    assert summary([3.0, 1.0, 2.0]) == {"n": 3, "min": 1.0, "median": 2.0, "max": 3.0}
+    assert summary([3.0, 1.0, 2.0]) == {"n": 3, "min": 1.0, "median": 2.0, "max": 3.0, "deviation": 1.0}
 
 
 def test_every_round_runs_all_methods_and_begins_with_another_one():
@@ -78,7 +80,32 @@ def test_tokens_a_second_count_all_prompts_and_overhead_is_over_the_first_method
     assert found["slow"].tokens_per_second["median"] == 1.0
     assert found["plain"].overhead["median"] == 0.0
     assert found["slow"].overhead["median"] == 0.75
-    assert found["slow"].peak is None  # only CUDA tells
+
+
+def test_the_peak_on_a_processor_is_what_a_method_holds_beyond_what_was_held_before():
+    megabytes = 1 << 20
+    held = np.ones(200 * megabytes // 8)  # resident before, and so not counted
+
+    def method(mark):
+        more = np.ones(100 * megabytes // 8)
+        mark()
+        del more
+        mark()
+
+    peak = peak_memory(CPU, method) / megabytes
+    assert 90 < peak < 150
+    assert held.sum() == held.size
+
+
+def test_a_mixture_of_experts_is_made_in_memory_and_can_be_timed_under_coft():
+    mixture = cc.load_model("demo-moe")
+    assert mixture.module.config.model_type == "mixtral"
+    assert mixture.module.config.num_experts_per_tok < mixture.module.config.num_local_experts
+    text, spans = timed_prompt(mixture, 20)
+    plans = [cc.plan(endless(mixture), text, cc.CoftPolicy(), spans, max_new_tokens=3)] * 2
+    marks = []
+    decode(plans, lambda: marks.append(1))
+    assert len(marks) == 3
 
 
 def test_decoding_marks_every_token_of_all_prompts_together_and_goes_on_where_the_model_stops(model):
