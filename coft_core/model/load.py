@@ -165,10 +165,11 @@ def _made_mixture(placement: Placement, told: LoadingProgress) -> LanguageModel:
     told(LoadingPhase.TOKENIZER)
     tokenizer: Any = AutoTokenizer.from_pretrained(model_source(DEMO), use_fast=True, local_files_only=True)
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+    sizes = {"hidden_size": 320, "intermediate_size": 512, "num_hidden_layers": 6}
+    heads = {"num_attention_heads": 5, "num_key_value_heads": 5}
     config: Any = AutoConfig.for_model(
-        "mixtral", vocab_size=len(tokenizer), hidden_size=320, intermediate_size=512, num_hidden_layers=6, num_attention_heads=5,
-        num_key_value_heads=5, max_position_embeddings=4096, **ends,
-    )  # fmt: skip
+        "mixtral", vocab_size=len(tokenizer), max_position_embeddings=4096, **sizes, **heads, **ends
+    )
     placed = placement.arguments(MIXTURE, config)
     with torch.random.fork_rng():
         torch.manual_seed(0)

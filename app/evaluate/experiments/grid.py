@@ -159,14 +159,20 @@ class Grid:
 
     @property
     def layout(self) -> Layout:
-        """The table as texts."""
-        digits = [
-            words.digits_for(value.value for _, values in self.rows if (value := values[place]) is not None)
-            for place in range(len(self.heads))
-        ]
+        """The table as texts; our numbers and the paper's may be of other sizes, and have decimals of their own."""
+        columns = range(len(self.heads))
+        digits = {
+            printed: [
+                words.digits_for(
+                    own.value for head, row in self.rows if bool(head.source) is printed and (own := row[at])
+                )
+                for at in columns
+            ]
+            for printed in (False, True)
+        }
         lines = tuple(
-            (head, tuple(own.shown(places) if own else None for own, places in zip(values, digits, strict=True)))
-            for head, values in self.rows
+            (head, tuple(own.shown(digits[bool(head.source)][at]) if (own := row[at]) else None for at in columns))
+            for head, row in self.rows
         )
         return Layout(self.corner, self.heads, lines)
 

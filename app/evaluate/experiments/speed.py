@@ -162,8 +162,8 @@ class SpeedRun:
         """Measure a table, from a share of the job on."""
         methods = {label: timed[label] for label in table.methods or timed if label in timed}
         notes = [
-            f"Prompts of {table.prompt} tokens, {table.repeats} rounds; median ± standard deviation, and in brackets the "
-            "range over rounds. The prompt's own pass is not timed, and the end token is not obeyed.",
+            f"Prompts of {table.prompt} tokens, {table.repeats} rounds; median ± standard deviation, and in brackets "
+            "the range over rounds. The prompt's own pass is not timed, and the end token is not obeyed.",
             *(f"{label} is left out: it did not take part." for label in table.methods if label not in timed),
         ]
         if not methods or (table.rows != "methods" and len(methods) < len(table.methods)):
