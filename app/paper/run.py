@@ -14,6 +14,7 @@ from app.evaluate.experiments.speed import speed_tables
 from app.evaluate.runs import EvaluationMethod, EvaluationRequest, EvaluationView
 from app.evaluate.service import EvaluationService
 from app.paper.items import EXAMPLES, paper_experiments
+from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from db.types import NotFoundError
@@ -74,6 +75,7 @@ class PaperRun:
         self._folder = self._begun(asked)
         self._stored = self._of_other_days(stored)
         self._read: set[tuple[object, ...]] = set()
+        self._costs: dict[tuple[object, ...], float] = {}
 
     @property
     def is_new(self) -> bool:
@@ -153,30 +155,37 @@ class PaperRun:
         return self._experiments.request(ExperimentRequest(part.experiment, part.model, given=given, **told))
 
     def _estimated(self, part: Part) -> Part:
-        """An estimate by a trial of each suite, without what an earlier part reads already."""
+        """An estimate by a trial of each suite with each kind of method, without what an earlier part reads already."""
         try:
             request = self._request(part)
-            seconds, groups = 0.0, {}
-            for suite in request.suites:
-                new = tuple(m for m in request.methods if self._key(request, suite, m) not in self._read)
-                groups.setdefault(new, []).append(suite)
-            for methods, suites in groups.items():
-                if methods:
-                    asked = replace(request, suites=tuple(suites), methods=methods, experiment=None)
-                    seconds += self._evaluations.estimate(asked).seconds
+            self._try(request)
         except ServiceError as error:
             return replace(part, reason=str(error))
-        self._read |= {self._key(request, suite, m) for suite in request.suites for m in request.methods}
+        share = request.calibration_share if request.calibrates else 0.0
+        read = {
+            (request.model, suite, share, replace(m, label="")): m for suite in request.suites for m in request.methods
+        }
+        seconds = sum(self._costs.get((*key[:2], _kind(m)), 0.0) for key, m in read.items() if key not in self._read)
+        self._read |= set(read)
         self._folder.seconds.setdefault(part.model, {})[part.experiment] = seconds
         self._keep()
         labels = [method.label for method in request.methods]
         timed = tuple(own.planned(labels) for own in speed_tables(EXPERIMENTS[part.experiment]).values())
         return replace(part, seconds=seconds, notes=timed)
 
-    @staticmethod
-    def _key(request: EvaluationRequest, suite: str, method: EvaluationMethod) -> tuple[object, ...]:
-        share = request.calibration_share if request.calibrates else 0.0
-        return request.model, suite, replace(method, label=""), share
+    def _try(self, request: EvaluationRequest) -> None:
+        """Read an item of each suite with one method of each kind that was not tried on it."""
+        kinds = {_kind(method): method for method in reversed(request.methods)}
+        untried: dict[tuple[EvaluationMethod, ...], list[str]] = {}
+        for suite in request.suites:
+            new = tuple(m for kind, m in kinds.items() if (request.model, suite, kind) not in self._costs)
+            untried.setdefault(new, []).append(suite)
+        for methods, suites in untried.items():
+            if methods:
+                asked = replace(request, suites=tuple(suites), methods=methods, experiment=None)
+                for found in self._evaluations.estimate(asked).suites:
+                    each = found.seconds / len(methods)
+                    self._costs |= {(request.model, found.suite, _kind(m)): each for m in methods}
 
     # What is kept.
 
@@ -224,3 +233,9 @@ class PaperRun:
 
     def _keep(self) -> None:
         write_text(self._path, _FOLDER.dump_json(self._folder, indent=1).decode())
+
+
+def _kind(method: EvaluationMethod) -> EvaluationMethod:
+    """What a method's cost depends on: neither lambda nor alpha."""
+    usual = AuditSettings()
+    return replace(method, label="", settings=replace(method.settings, lam=usual.lam, alpha=usual.alpha))
