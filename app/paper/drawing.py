@@ -56,6 +56,9 @@ def drawn(figure: go.Figure, forms: Iterable[Form]) -> dict[Form, bytes]:
         _axis(axes, "y", layout.yaxis)
         if layout.showlegend:
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=7)
+        # Laid out once, since each form would do so by its own measures of letters.
+        paper.draw_without_rendering()
+        paper.set_layout_engine("none")
         return {form: _written(paper, form) for form in forms}
 
 
