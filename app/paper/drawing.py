@@ -76,6 +76,9 @@ def _colour(figure: go.Figure, place: int) -> str:
 
 def _trace(axes: Any, trace: Any, colour: str) -> None:
     x, y = (np.array([np.nan if one is None else one for one in own or ()], dtype=float) for own in (trace.x, trace.y))
+    if trace.fill:
+        axes.fill(x, y, color=colour, alpha=0.2, linewidth=0)
+        return
     lines, marks = "lines" in trace.mode, "markers" in trace.mode
     symbol = trace.marker.symbol or "circle"
     axes.plot(

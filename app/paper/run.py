@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,9 +18,13 @@ from app.paper.items import EXAMPLES, paper_experiments
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
+from coft_core.model.load import MIXTURE
 from db.types import NotFoundError
 
 STATE = "paper.json"
+
+EXPERTS, NAMED_SO = "moe", re.compile("mixtral|moe", re.IGNORECASE)
+"""The experiment of a mixture of experts, what such models are called, and the one that stands in for them."""
 
 Wait = Callable[[EvaluationView], None]
 """Waits for a running evaluation, and raises ServiceError if it fails."""
@@ -82,16 +87,16 @@ class PaperRun:
         """Whether nothing of it has been run."""
         return not self._folder.runs
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> list[Part]:
         """What is made, model after model, in the order of the paper; stored runs of other models come last."""
         names = [name for name in paper_experiments(self.only) if name != EXAMPLES]
-        for model in self.models:
-            for name in names:
-                stored = self._stored.get(model, {}).get(name)
-                yield Part(name, model, stored or self._folder.runs.get(model, {}).get(name))
-        for model, runs in self._stored.items():
-            if model not in self.models:
-                yield from (Part(name, model, runs[name]) for name in names if name in runs)
+        listed = [(name, model) for model in self.models for name in names if name != EXPERTS]
+        if EXPERTS in names and self.models:
+            listed += [(EXPERTS, model) for model in self.models if NAMED_SO.search(model)] or [(EXPERTS, MIXTURE)]
+        listed += [(name, model) for model, runs in self._stored.items() for name in names if name in runs]
+        kept = {model: {**runs, **self._stored.get(model, {})} for model, runs in self._folder.runs.items()}
+        known = self._stored | kept
+        return [Part(name, model, known.get(model, {}).get(name)) for name, model in dict.fromkeys(listed)]
 
     def planned(self) -> Iterator[Part]:
         """The same with what each will take; loads the models of what is not begun."""
@@ -110,8 +115,7 @@ class PaperRun:
 
     def run(self, wait: Wait, tell: Tell) -> list[Part]:
         """Run what is not done, and say what is skipped and why; what fails is tried again the next time."""
-        done = []
-        listed = list(self.parts())
+        done, listed = [], self.parts()
         for number, part in enumerate(listed, start=1):
             tell(f"{number} of {len(listed)}: {part.experiment}, {part.model}")
             done.append(self._run(part, wait))

@@ -19,7 +19,7 @@ POINTS = [
     Point(lam, Figure("b", "B", 0.3 - lam / 10, 0.1, 0.4), Figure("u", "U", 60.0 + lam)) for lam in (0.0, 0.5, 1.0)
 ]
 CHOSEN = Selection(POINTS, [True, True, False], None, Choice(0.5, 0.5, {}), LineSearch(0), None, 1, 1)
-FAST, SLOW = (Value(100.0, None, 90.0, 120.0), None), (Value(80.0, None, 70.0, 85.0), Value(20.0))
+FAST, SLOW = (Value(100.0, 5.0, 90.0, 120.0), None), (Value(80.0, None, 70.0, 85.0), Value(20.0))
 PICTURES = {
     "front": Front("lambda", CHOSEN),
     "levels": Levels({0.1: Value(0.12, 0.01)}, {0.1: Value(0.107, 0.01), 0.2: Value(None)}, "LLaMA-2-13B"),

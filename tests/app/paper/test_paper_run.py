@@ -168,6 +168,18 @@ def test_what_is_skipped_is_said_and_what_was_begun_otherwise_is_refused(tmp_pat
         run(store, out, ("one",))
 
 
+def test_a_mixture_of_experts_is_timed_on_those_that_are_asked_for_or_on_one_made_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(items, "paper_items", lambda: (*ITEMS, items.Item("Table 4", "Experts", ("moe",))))
+    with opened(tmp_path / "store.db", None) as (paper, _):
+
+        def asked(*models):
+            parts = paper.begin(tmp_path / "out", Asked(), models, ("first", "moe"), ()).parts()
+            return [(part.experiment, part.model) for part in parts]
+
+        assert asked("one") == [("first", "one"), ("moe", "demo-moe")]
+        assert asked("one", "Mixtral-8x7B") == [("first", "one"), ("first", "Mixtral-8x7B"), ("moe", "Mixtral-8x7B")]
+
+
 def test_a_failed_part_is_skipped_with_its_reason_and_tried_again(tmp_path):
     class Failing(Reader):
         def read(self, *arguments):
