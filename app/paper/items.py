@@ -18,12 +18,13 @@ EXAMPLES = "worked_examples"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A figure or table of the paper; one without experiments says why there is none."""
+    """A figure or table of the paper, and what it needs; one without experiments says why there is none."""
 
     label: str
     title: str
     experiments: tuple[str, ...] = ()
     reason: str = ""
+    needs: str = ""
 
 
 _ITEMS = TypeAdapter(tuple[Item, ...])

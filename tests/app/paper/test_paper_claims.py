@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from app.paper.outputs import claim_rows, printed, reading
 from coft_core.experiments.averages import Part
 from tests.app.evaluate.test_experiment_tables import experiment, kept, outcomes
 
+ROOT = Path(__file__).resolve().parents[3]
 READS = Reads("made", ("Harm",))
 CLAIM = Claim("Abstract", "It is so", READS, (20, 40))
 
@@ -172,6 +174,14 @@ def test_every_claim_names_what_its_experiment_has():
             beside = () if table.rows == "suites" else (claim.reads.against or "COFT",)
             rows = {*claim.reads.rows, *beside} - ({"COFT"} if claim.reads.rows != ("COFT",) else set())
             assert rows <= labels, claim.says
+
+
+def test_the_documents_list_every_item_with_its_experiments_and_its_state():
+    text = (ROOT / "docs" / "experiments.md").read_text("utf-8")
+    for item in paper_items():
+        made = ", ".join(f"`{name}`" for name in item.experiments)
+        state = item.needs or ("whole" if made else "no measurement")
+        assert f"| {item.label} | {item.title} | {made} | {state} |" in text
 
 
 def test_every_item_names_an_experiment_or_says_why_there_is_none_and_every_experiment_has_an_item():
