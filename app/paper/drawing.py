@@ -76,8 +76,8 @@ def _colour(figure: go.Figure, place: int) -> str:
 
 def _trace(axes: Any, trace: Any, colour: str) -> None:
     x, y = (np.array([np.nan if one is None else one for one in own or ()], dtype=float) for own in (trace.x, trace.y))
-    if trace.fill:
-        axes.fill(x, y, color=colour, alpha=0.2, linewidth=0)
+    if trace.fill == "toself":
+        axes.fill(x, y, color="0.5", alpha=0.22, linewidth=0)
         return
     lines, marks = "lines" in trace.mode, "markers" in trace.mode
     symbol = trace.marker.symbol or "circle"
