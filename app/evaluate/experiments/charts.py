@@ -181,12 +181,13 @@ def _scaling(picture: Speeds) -> go.Figure:
     ):
         speeds = [speed for speed, _ in points.values()]
         hover = [f"{label}, {size}: {_said(speed)} tokens a second" for size, (speed, _) in points.items()]
-        _add_band(figure, f"{label} ± one standard deviation", dict(zip(map(float, points), speeds, strict=True)))
         add_marks(
             figure, label, map(float, points), (own.value for own in speeds), hover, symbol, 9,
             mode="lines+markers+text", line={"width": 1, "dash": dash}, error_y=interval_bars(speeds),
             text=[_overhead(own) for _, own in points.values()], textposition="bottom center",
         )  # fmt: skip
+    for label, points in picture.series.items():
+        _add_band(figure, f"{label} ± one standard deviation", {float(at): speed for at, (speed, _) in points.items()})
     sizes = list(dict.fromkeys(size for points in picture.series.values() for size in points))
     figure.update_xaxes(type="log", tickmode="array", tickvals=list(map(float, sizes)), ticktext=sizes)
     figure.update_yaxes(rangemode="tozero")
@@ -194,14 +195,14 @@ def _scaling(picture: Speeds) -> go.Figure:
 
 
 def _add_band(figure: go.Figure, name: str, values: Mapping[float, Value]) -> None:
-    """Shade what lies within one standard deviation of values that have one."""
+    """Shade what lies within one standard deviation of values that have one, in a grey for both themes."""
     spread = [(x, own.value, own.deviation) for x, own in values.items() if own.value and own.deviation is not None]
     if spread:
         x = [at for at, _, _ in spread]
         ends = [value + width for _, value, width in spread], [value - width for _, value, width in spread]
         figure.add_scatter(
-            name=name, x=[*x, *reversed(x)], y=[*ends[0], *reversed(ends[1])], fill="toself", opacity=0.35,
-            line={"width": 0}, mode="lines", hoverinfo="skip", showlegend=False,
+            name=name, x=[*x, *reversed(x)], y=[*ends[0], *reversed(ends[1])], fill="toself", mode="lines",
+            fillcolor="rgba(128,128,128,0.22)", line={"width": 0}, hoverinfo="skip", showlegend=False,
         )  # fmt: skip
 
 
