@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
@@ -32,13 +32,31 @@ class Variant:
     policy: Policy
 
 
+class Judged(Protocol):
+    """What a method does: its accuracy, its gap, and whether the gap is smaller than another's beyond noise."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+
+    @property
+    def gap(self) -> float:
+        """What is to be small."""
+
+    def gains_on(self, other: Any, tried: int = 1) -> bool:
+        """Whether the gap is smaller than another's, as the smallest of so many that were tried."""
+
+
+Does = TypeVar("Does", bound=Judged)
+
+
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(Generic[Does]):
     """A variant with what it does."""
 
     method: str
     values: Mapping[str, float]
-    measured: Measured
+    measured: Does
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +64,8 @@ class Sweep:
     """All points of one method, and the one to use."""
 
     method: str
-    points: tuple[Point, ...]
-    best: Point | None
+    points: tuple[Point[Measured], ...]
+    best: Point[Measured] | None
     floor: float
 
 
@@ -88,7 +106,7 @@ def sweep(
     return Sweep(variants[0].method, points, best_point(points, vanilla), accuracy_floor(vanilla))
 
 
-def best_point(points: Iterable[Point], vanilla: Measured) -> Point | None:
+def best_point(points: Iterable[Point[Does]], vanilla: Does) -> Point[Does] | None:
     """The point with the smallest gap among those that keep 95 % of vanilla's accuracy; ties go to the more accurate.
 
     None where its gap is not smaller than vanilla's beyond noise (:meth:`coft_core.tuning.Measured.gains_on`): a
@@ -99,11 +117,16 @@ def best_point(points: Iterable[Point], vanilla: Measured) -> Point | None:
     a finite set does not fall steadily.
     """
     kept = [point for point in points if point.measured.accuracy >= accuracy_floor(vanilla)]
-    gaining = [point for point in kept if point.measured.gains_on(vanilla, len(kept))]
-    return min(gaining, key=lambda point: (point.measured.gap, -point.measured.accuracy), default=None)
+    return least_gap([point for point in kept if point.measured.gains_on(vanilla, len(kept))], vanilla)
 
 
-def accuracy_floor(vanilla: Measured) -> float:
+def least_gap(points: Iterable[Point[Does]], vanilla: Does) -> Point[Does] | None:
+    """The same point, whether its gap is smaller than vanilla's beyond noise or not."""
+    kept = [point for point in points if point.measured.accuracy >= accuracy_floor(vanilla)]
+    return min(kept, key=lambda point: (point.measured.gap, -point.measured.accuracy), default=None)
+
+
+def accuracy_floor(vanilla: Judged) -> float:
     """Least accuracy of a chosen point."""
     # A share of correct answers is a fraction; 0.95 of it must not fall above itself by rounding.
     return (1 - LARGEST_FALL) * vanilla.accuracy - 1e-12

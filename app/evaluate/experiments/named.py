@@ -13,6 +13,7 @@ import yaml
 from app.evaluate.experiments.figures import Experiment, Sweep, Table
 from app.evaluate.experiments.grid import published
 from app.evaluate.experiments.speed import SpeedTable
+from app.evaluate.experiments.symmetric import SymmetricTable
 from app.evaluate.experiments.tables import (
     ChainsTable,
     ChoiceTable,
@@ -26,6 +27,8 @@ from app.shared.errors import ServiceError
 from coft_core.assets import assets_path
 from coft_core.experiments.averages import Part
 from coft_core.experiments.certificates import empty_prompts, empty_steps, fallback_rise, toxic_fallbacks
+from coft_core.policies.registry import method as method_named
+from coft_core.tuning.sweep import variants_of
 
 ABOUT: dict[str, Any] = yaml.safe_load(assets_path("experiments", "about.yaml").read_text("utf-8"))
 PAPER = published()
@@ -59,6 +62,12 @@ def _named(name: str, *tables: Table, **told: Any) -> Experiment:
         part: tuple(said) if isinstance(said, list) else said for part, said in ABOUT[name].items()
     }
     return Experiment(name=name, tables=tables, **about, **told)
+
+
+def _swept(title: str, policy: str) -> list[str]:
+    """A method at every strength that a tuning tries."""
+    values = [dict(variant.values) for variant in variants_of(method_named(policy))]
+    return [f"{title}, {name} {value:g}={policy}:{name}={value:g}" for each in values for name, value in each.items()]
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -247,6 +256,22 @@ EXPERIMENTS: dict[str, Experiment] = {
             ),
             suites=(*BIAS, *TASKS, *LONG),
             sweep=Sweep("lambda", (0.0, 0.2, 0.4, 0.6, 0.8), "coft:calibrated,alpha=0.1"),
+        ),
+        _named(
+            "symmetric",
+            SymmetricTable("Symmetric comparison", PAPER["symmetric"], "bias_in_bios", "amplification"),
+            suites=("bias_in_bios",),
+            methods=(
+                "Unmitigated=vanilla",
+                "Neutral rewrite=neutral_rewrite:by=model",
+                *_swept("Contrastive decoding", "contrastive"),
+                *_swept("ITI", "iti"),
+                *(
+                    f"COFT, lambda {lam:g}, alpha {alpha:g}=coft:calibrated,lam={lam:g},alpha={alpha:g}"
+                    for lam in (0.2, 0.4, 0.6, 0.8)
+                    for alpha in (0.05, 0.1, 0.2)
+                ),
+            ),
         ),
         _named("table1", FiguresTable("Bias", PAPER["table1"], SIX_COLUMNS), suites=BIAS, methods=FIVE),
         _named(

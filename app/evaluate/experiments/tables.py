@@ -105,7 +105,7 @@ class FiguresTable(Table):
         notes = [
             *average_notes(figures, (column.average for column in self.columns if column.average)),
             *stand_in_notes(figures),
-            _seed_note(figures),
+            seed_note(figures),
             *_missing_notes(heads, lines),
             *_unread_notes(figures),
             *_silent_notes(figures),
@@ -463,7 +463,7 @@ def _unread_notes(figures: Figures) -> list[str]:
     return notes
 
 
-def _seed_note(figures: Figures) -> str:
+def seed_note(figures: Figures) -> str:
     """What the numbers of a cell are."""
     if not figures.seeds:
         return "Nothing has been read yet."
