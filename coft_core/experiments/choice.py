@@ -266,7 +266,7 @@ def _near_knee(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What both rules choose by units of validation, and the chosen value on the units of the test."""
+    """What both rules choose by units of validation, and the chosen value and another one on the units of the test."""
 
     points: list[Point]
     on_front: list[bool]
@@ -276,6 +276,7 @@ class Selection:
     tested: Point | None
     validated: int
     tested_on: int
+    beside: Point | None = None
 
 
 def select(
@@ -285,8 +286,12 @@ def select(
     outside: Outside = "floor",
     share: float = VALIDATION_SHARE,
     seed: int = 0,
+    below: float = 1.0,
+    beside: float | None = None,
 ) -> Selection:
     """Choose among swept values by the validation share of the items that every value read.
+
+    Only values under ``below`` can be chosen; what was chosen and ``beside`` are shown on the other units.
 
     Raises:
         InvalidInputError: There is nothing to choose by; the sentence says what is missing.
@@ -318,18 +323,23 @@ def select(
         _with_deviations(point_of(value, own, averaged, suites, outside), own, averaged, suites, outside)
         for value, own in validation.items()
     ]
-    on_front, knee = pareto_front(points), choose_by_knee(points)
+    on_front, knee = pareto_front(points), choose_by_knee(points, below=below)
     try:
-        search = choose_by_halving(list(swept), measure)
+        search = choose_by_halving(list(swept), measure, below=below)
     except InvalidInputError as error:
         search = LineSearch(None, reason=str(error))
-    test = side(next(iter(swept)) if knee.chosen is None else knee.chosen, False)
-    tested = None
-    if knee.chosen is not None and all(test.values()):
-        tested = point_of(knee.chosen, test, averaged, suites, outside)
-        tested = _with_deviations(tested, test, averaged, suites, outside)
+
+    def tested(value: float | None) -> Point | None:
+        test = {} if value is None else side(value, False)
+        if value is None or not all(test.values()):
+            return None
+        return _with_deviations(point_of(value, test, averaged, suites, outside), test, averaged, suites, outside)
+
     validated = _units(next(iter(validation.values())))
-    return Selection(points, on_front, front_shares(points), knee, search, tested, validated, _units(test))
+    test_units = _units(side(next(iter(swept)), False))
+    return Selection(
+        points, on_front, front_shares(points), knee, search, tested(knee.chosen), validated, test_units, tested(beside)
+    )
 
 
 def unit_place(what: str, seed: int, suite: str, unit: str) -> float:

@@ -12,6 +12,7 @@ import yaml
 
 from app.evaluate.experiments.figures import Experiment, Sweep, Table
 from app.evaluate.experiments.grid import published
+from app.evaluate.experiments.selections import Pairs, SelectionsTable
 from app.evaluate.experiments.speed import SpeedTable
 from app.evaluate.experiments.symmetric import SymmetricTable
 from app.evaluate.experiments.tables import (
@@ -37,6 +38,13 @@ BIAS = ("stereoset", "crows_pairs", "bbq", "bold", "utrecht", "compas")
 TASKS = ("gsm8k", "strategyqa", "arc_easy", "piqa")
 LONG = ("cnn_dailymail", "govreport", "eli5")
 ALPHAS = (0.02, 0.05, 0.1, 0.15, 0.2)
+
+PAIRS = Pairs((0.0, 0.2, 0.4, 0.6, 0.8), (0.05, 0.1, 0.2))
+SUITE_FAMILIES = {
+    "Given texts": ("stereoset", "crows_pairs", "bbq"),
+    "Written texts": ("bold",),
+    "Decisions": ("utrecht", "compas"),
+}
 
 FULL = "coft:calibrated,lam=0.6,alpha=0.1"
 BASIC = ("Vanilla=vanilla", "SDD=sdd", "DExperts=dexperts")
@@ -228,6 +236,12 @@ EXPERIMENTS: dict[str, Experiment] = {
                 prompt=64,
             ),
             methods=("Vanilla=vanilla", "COFT=coft:lam=0.6"),
+        ),
+        _named(
+            "selections",
+            SelectionsTable("Selections and effects", PAPER["selections"], PAIRS, SUITE_FAMILIES),
+            suites=(*BIAS, *TASKS),
+            methods=PAIRS.methods,
         ),
         _named(
             "sentinel",

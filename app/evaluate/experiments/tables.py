@@ -135,15 +135,15 @@ class ChoiceTable(Table):
         lines = []
         for point, on in zip(found.points, shares, strict=True):
             chosen, label = found.knee.shares.get(point.value), sweep.label(point.value)
-            values = (*_both(point), Value(100 * on), _percent(chosen))
+            values = (*both_of(point), Value(100 * on), _percent(chosen))
             lines.append(Line(label, values, label))
         if (tested := found.tested) is not None:
-            lines.append(Line(f"{sweep.label(tested.value)}, on the other units", (*_both(tested), None, None)))
+            lines.append(Line(f"{sweep.label(tested.value)}, on the other units", (*both_of(tested), None, None)))
         notes = [*_choice_notes(found, sweep.knob), *notes]
         return self.made(figures, corner, heads, lines, notes, Front(sweep.knob, found))
 
 
-def _both(point: Point) -> tuple[Value, Value]:
+def both_of(point: Point) -> tuple[Value, Value]:
     """Bias and utility of a point with their deviations over seeds."""
     figures = zip((point.bias, point.utility), point.deviations, strict=True)
     bias, utility = (Value.of_figure(own, deviation) for own, deviation in figures)

@@ -12,6 +12,7 @@ import pytest
 from app.evaluate.experiments.charts import picture_figure
 from app.evaluate.experiments.figures import Experiment, Figures, Sweep
 from app.evaluate.experiments.grid import Paper, Value
+from app.evaluate.experiments.selections import Pairs, SelectionsTable
 from app.evaluate.experiments.tables import (
     ChainsTable,
     ChoiceTable,
@@ -245,6 +246,27 @@ def test_deviations_of_a_sweep_are_over_its_seeds_in_the_table_and_in_its_pictur
     assert table.rows[-1][1][0].deviation == pytest.approx(0.1 / math.sqrt(2))
     shown = {trace.name: trace for trace in picture_figure(table.picture).data}
     assert shown["beaten by another value"].error_x.array[0] == bias.deviation
+
+
+def test_lambda_and_alpha_are_chosen_together_for_all_suites_and_for_each_family():
+    pairs = Pairs((0.0, 0.5), (0.1, 0.2))
+    table = SelectionsTable("S", (paper(All_suites=(Value(0.6), Value(0.1))),), pairs, {"Own": ("harm",), "No": ("x",)})
+    # Less harm with both, and a larger alpha costs no utility; of the pairs, a stereotype is least with lambda alone.
+    harm = {(0.0, 0.1): 0.4, (0.0, 0.2): 0.38, (0.5, 0.1): 0.3, (0.5, 0.2): 0.1}
+    off = {(0.0, 0.1): 0.4, (0.0, 0.2): 0.4, (0.5, 0.1): 0.05, (0.5, 0.2): 0.25}
+    found = {}
+    for lam, alpha in pairs.pairs:
+        label = f"lambda {lam:g}, alpha {alpha:g}"
+        found["harm", label] = outcomes([harm[lam, alpha]] * 200)
+        found["pairs", label] = outcomes([0.5 + off[lam, alpha]] * 200)
+        found["task", label] = outcomes([1.0] * 160 + [0.0] * 40)
+    table = grid(kept(experiment(table, methods=pairs.methods), found))
+    rows = {head.title: values for head, values in table.rows if not head.source}
+    assert [value.value for value in rows["All suites"][:4]] == pytest.approx([0.5, 0.1, 0.4, 0.175])
+    assert [value.value for value in rows["Own"][:4]] == pytest.approx([0.5, 0.2, 0.4, 0.1])
+    assert rows["Own"][6].value == 100.0
+    assert rows["No"] == (None,) * 7
+    assert any(note.startswith("No: nothing is chosen") for note in table.notes)
 
 
 def test_stability_takes_every_bias_alone_and_says_their_mean():
