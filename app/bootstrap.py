@@ -22,6 +22,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "evaluate",
         "paper",
         "batch",
+        "decisions",
         "sessions",
         "review",
         "calibrate",

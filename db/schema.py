@@ -14,11 +14,15 @@ from db.scope import ACCOUNT, SHARED
 from db.tables import METADATA, one_writer
 from db.types import StoreError
 
-VERSION = "0028"
+VERSION = "0029"
 """Of the tables; a change of them needs another one."""
 
 _COLUMNS = ("steps.bounds", "candidates.at_most")
-_ADDED: Mapping[str, tuple[str, ...]] = {"0025": ("controls", *_COLUMNS), "0027": _COLUMNS}
+_ADDED: Mapping[str, tuple[str, ...]] = {
+    "0025": ("controls", *_COLUMNS, "decision_runs"),
+    "0027": (*_COLUMNS, "decision_runs"),
+    "0028": ("decision_runs",),
+}
 """Tables and columns that an earlier version of the store lacks; otherwise it is as it was."""
 
 _MAKING = 0x636F6674

@@ -17,6 +17,7 @@ PARTS = {
     "batches": "batches",
     "calibration_runs": "calibrations",
     "comparisons": "comparisons",
+    "decision_runs": "decisions",
     "evaluations": "evaluations",
     "jobs": "jobs with their results",
     "prompt_sets": "prompt sets",

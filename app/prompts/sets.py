@@ -87,14 +87,21 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
 """Names under which a field is looked for where no column has exactly its own, likeliest first."""
 
 
-def map_columns(name: str, columns: Sequence[str], asked: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Choose a column for each field."""
+def map_columns(
+    name: str,
+    columns: Sequence[str],
+    asked: Mapping[str, str] | None = None,
+    usual: Mapping[str, Sequence[str]] = USUAL_NAMES,
+    what: str = "A prompt set",
+) -> dict[str, str]:
+    """Choose a column for each field, of which ``usual`` gives the names."""
     wanted = dict(asked or {})
-    _check_asked(name, columns, wanted)
+    _check_asked(name, columns, wanted, usual, what)
     taken = {column for column in wanted.values() if column}
     mapping: dict[str, str] = {}
-    for field in PROMPT_SET_FIELDS:
-        column = wanted[field] if field in wanted else _usual(field, [c for c in columns if c not in taken])
+    for field, names in usual.items():
+        free = [column for column in columns if column not in taken]
+        column = wanted[field] if field in wanted else _usual(field, names, free)
         if column:
             mapping[field] = column
             taken.add(column)
@@ -129,10 +136,12 @@ def require_prompts(prompts: ParsedPromptSet) -> None:
         )
 
 
-def _check_asked(name: str, columns: Sequence[str], asked: Mapping[str, str]) -> None:
+def _check_asked(
+    name: str, columns: Sequence[str], asked: Mapping[str, str], usual: Mapping[str, Sequence[str]], what: str
+) -> None:
     for field, column in asked.items():
-        if field not in PROMPT_SET_FIELDS:
-            raise ServiceError(f"A prompt set has no field “{field}”; its fields are {', '.join(PROMPT_SET_FIELDS)}.")
+        if field not in usual:
+            raise ServiceError(f"{what} has no field “{field}”; its fields are {', '.join(usual)}.")
         if column and column not in columns:
             listed = _listed(columns)
             raise ServiceError(f"{name} has no column “{column}” to read {field} from; its columns are {listed}.")
@@ -141,12 +150,12 @@ def _check_asked(name: str, columns: Sequence[str], asked: Mapping[str, str]) ->
             raise ServiceError(f"The column “{column}” is asked for {field} and for {other}; choose one for each.")
 
 
-def _usual(field: str, columns: Sequence[str]) -> str:
+def _usual(field: str, names: Sequence[str], columns: Sequence[str]) -> str:
     """The column of a field's own name, else of one of its usual names; empty if there is none."""
     if field in columns:
         return field
     by_plain_name = {_plain(column): column for column in reversed(columns)}
-    return next((by_plain_name[name] for name in USUAL_NAMES[field] if name in by_plain_name), "")
+    return next((by_plain_name[name] for name in names if name in by_plain_name), "")
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from app.calibrate.service import request_from_json
 from app.report.bundle import (
     CALIBRATION,
@@ -23,6 +25,16 @@ from app.report.bundle import (
     prompts_file,
     tables_of,
 )
+from app.report.decided import (
+    DECISIONS,
+    RATES,
+    ROWS,
+    decided_bundle,
+    decided_files,
+    decided_fragment,
+    decided_html,
+    formal_decided,
+)
 from app.report.document import ReportPart, document_of, report_text, thresholds_of
 from app.report.formal import formal_batch, formal_session, pdf_of
 from app.report.html import render
@@ -31,6 +43,7 @@ from app.report.signing import Signer
 from app.report.tables import SessionData, steps_csv
 from app.review.service import VerdictService
 from app.shared.audits import settings_from_json
+from app.shared.decisions import DecidedRun
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.formal_reports import AuditedBatch, Statement
@@ -91,6 +104,9 @@ EXPORTS = {
     ),
 }
 """Kinds of exports."""
+
+DECIDED = {"csv": RATES, "rows": ROWS, "json": DECISIONS, "html": "", "formal": "", "pdf": "", "bundle": ""}
+"""Kinds of exports of decisions, and of which file of a bundle they are."""
 
 FORMAL = ("formal", "pdf")
 """Those that an auditor signs with a name and a question."""
@@ -167,6 +183,24 @@ class ReportService:
         reading = None if calibration is None else calibration[1]
         page = formal_batch(batch, sessions, reading, self._views.drift(record), statement)
         return _encoded(page, kind)
+
+    def decided(self, run: DecidedRun, kind: str, statement: Statement) -> tuple[str, bytes]:
+        """An export of decisions: how its file ends, and its content."""
+        if kind not in DECIDED:
+            raise ServiceError(f"There is no export {kind!r} of decisions; choose {', '.join(DECIDED)}.")
+        if kind in FORMAL:
+            content = _encoded(formal_decided(run, statement), kind)
+        elif kind == "html":
+            content = decided_html(run).encode("utf-8", "replace")
+        elif kind == "bundle":
+            content = decided_bundle(run, self._services[Signer].sign)
+        else:
+            content = decided_files(run)[DECIDED[kind]]
+        return (f"-{DECIDED[kind]}" if DECIDED[kind] else EXPORTS[kind].suffix), content
+
+    def decided_fragment(self, run: DecidedRun) -> Markup:
+        """What a page shows of decisions: the finding, the picture, and what they are compared with."""
+        return decided_fragment(run)
 
     def inspect_batch(self, name: str, sessions: Sequence[int]) -> bytes:
         """The sessions of a batch as a log of Inspect; those that have been deleted are left out."""

@@ -50,7 +50,7 @@ class ImpactRow:
 
 @dataclass(frozen=True, slots=True)
 class RateTable:
-    """Rates and impact ratios of all groups."""
+    """Rates and impact ratios of all groups; ``dependent`` says that intervals leave out what hangs together."""
 
     kind: Literal["selection", "scoring"]
     rows: tuple[ImpactRow, ...]
@@ -62,6 +62,7 @@ class RateTable:
     other: str = ""
     regex: bool = False
     median: float | None = None
+    dependent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

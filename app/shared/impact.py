@@ -9,7 +9,7 @@ number of people whose group is unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from scipy.stats.contingency import relative_risk
@@ -40,6 +40,7 @@ class OutcomeRule:
 
 Outcome = tuple[str | None, bool]
 """Group, and whether the person or text was selected; None or an empty group is unknown."""
+Interval = tuple[float, float]
 
 
 SMALL_SHARE = 0.02
@@ -103,7 +104,7 @@ def impact_table(outcomes: Sequence[Outcome], exclude_small: bool = False) -> Im
     return ImpactTable(tuple(rows), unknown, exclude_small and bool(small), _notes(rows, unknown, exclude_small))
 
 
-def ratio_interval(group: ImpactRow, reference: ImpactRow) -> tuple[float, float] | None:
+def ratio_interval(group: ImpactRow, reference: ImpactRow) -> Interval | None:
     """95 % interval of a group's selection rate over the reference group's (Katz et al. 1978, on the log scale).
 
     The reference is the group that was selected most often, as if it had been named in advance. Where nobody of the
@@ -144,8 +145,17 @@ IMPACT_COLUMNS = (
 )  # fmt: skip
 
 
-def impact_csv(table: ImpactTable) -> str:
-    """The table as RFC 4180 text, safe in a spreadsheet; unknown groups are a last row without a rate."""
+RATIO_ENDS = ("ratio_low", "ratio_high")
+
+
+def impact_csv(
+    table: ImpactTable, ratios: Mapping[str, Interval | None] | None = None, notes: Sequence[str] = ()
+) -> str:
+    """The table as RFC 4180 text, safe in a spreadsheet; unknown groups and notes are last rows without a rate.
+
+    Where there are intervals of ratios by group, they are two further columns.
+    """
+    columns = IMPACT_COLUMNS if ratios is None else (*IMPACT_COLUMNS, *RATIO_ENDS)
     rows: list[dict[str, object]] = [
         {
             **asdict(row),
@@ -154,13 +164,14 @@ def impact_csv(table: ImpactTable) -> str:
             "rate_high": row.high,
             "impact_ratio": row.ratio,
             "below_four_fifths": row.below_four_fifths,
+            **dict(zip(RATIO_ENDS, (ratios or {}).get(row.group) or (None, None), strict=True)),
         }
         for row in table.rows
     ]
     if table.unknown:
-        unknown = {"group": "unknown", "total": table.unknown, "note": "not in any rate"}
-        rows.append(dict.fromkeys(IMPACT_COLUMNS) | unknown)
-    return to_csv(IMPACT_COLUMNS, rows)
+        rows.append({"group": "unknown", "total": table.unknown, "note": "not in any rate"})
+    rows.extend({"note": note} for note in notes)
+    return to_csv(columns, ({**dict.fromkeys(columns), **row} for row in rows))
 
 
 def impact_finding(impact: ImpactTable) -> str:

@@ -80,7 +80,7 @@ class CoverageReport(CoverageRow):
     steps: tuple[CoverageRow, ...] = ()
 
 
-def clopper_pearson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
+def clopper_pearson(k: float, n: float, level: float = 0.95) -> tuple[float, float]:
     """Exact binomial confidence interval of ``k`` successes in ``n`` trials (Clopper and Pearson 1934)."""
     if n < 1 or not 0 <= k <= n:
         raise InvalidInputError(

@@ -181,7 +181,7 @@ def test_ids_that_links_use_are_never_given_twice(sqlite_url):
         definitions = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).all()
     linked = {
         "prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs", "user_lists",
-        "batches", "comparisons", "evaluations", "verdict_tombstones", "swaps",
+        "batches", "comparisons", "evaluations", "verdict_tombstones", "swaps", "decision_runs",
         "accounts", "account_tokens", "account_sign_ins", "account_attempts", "audit_trail", "projects",
     }  # fmt: skip
     assert {name for name, sql in definitions if "AUTOINCREMENT" in (sql or "")} == linked

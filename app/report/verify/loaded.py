@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from app.report.bundle import CALIBRATION, LARGEST_FILE, MANIFEST, REPORT, read_manifest, tables_of, unpack
 from app.report.document import BranchPart, ReportPart, branch_records, chains_in, report_from
@@ -20,6 +21,18 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.errors import CoftError
 from coft_core.types import Certificate, CertificateState, Step
+
+
+class Bundled(Protocol):
+    """What checks of files and signatures need of a bundle."""
+
+    @property
+    def files(self) -> Mapping[str, bytes] | None:
+        """The files by name."""
+
+    @property
+    def manifest(self) -> Mapping[str, object] | None:
+        """The manifest, as it is read."""
 
 
 @dataclass(frozen=True)

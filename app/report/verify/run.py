@@ -8,6 +8,7 @@ follows from nothing else in the file, and from nothing that the model computes,
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -15,9 +16,11 @@ from pathlib import Path
 import yaml
 
 from app.hosting.model_host import ModelHost
-from app.report.bundle import MANIFEST, PROMPTS_FILE, REPORT
+from app.report.bundle import MANIFEST, PROMPTS_FILE, REPORT, unpack
+from app.report.decided import DECISIONS
 from app.report.signing import Signer, key_file, trusted_keys
 from app.report.verify import prompts, steps, structure
+from app.report.verify.decided import verify_decided
 from app.report.verify.findings import Check, Untold, Verification, failed
 from app.report.verify.loaded import Loaded, load
 from app.report.verify.replay import (
@@ -75,6 +78,9 @@ class BundleVerifier:
         self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
     ) -> Verification:
         """Check a bundle or a report; see :meth:`examined`."""
+        if zipfile.is_zipfile(path) and DECISIONS in (files := unpack(path)):
+            known = self._own_key() if key is None else trusted_keys(key)
+            return verify_decided(path, files, known, require_signature or key is not None)
         return self.examined(path, replay, key, require_signature)[1]
 
     def examined(

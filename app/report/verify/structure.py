@@ -14,7 +14,7 @@ from app.report.bundle import CALIBRATION, MANIFEST, REPORT, TABLES, digests_of
 from app.report.document import BranchPart, ReportPart, digest_of
 from app.report.signing import SIGNATURES, fingerprint_of, signature_holds
 from app.report.verify.findings import Check, Compared, Comparing, Skipped, Unproven, Within, check, same
-from app.report.verify.loaded import Loaded, place_of
+from app.report.verify.loaded import Bundled, Loaded, place_of
 from app.shared.errors import ServiceError
 from app.shared.files import WIDE_STARTS, plain_json
 from app.shared.verdicts import check_log
@@ -27,14 +27,14 @@ SLACK = timedelta(seconds=2)
 """A clock may be set back by so much between two events, and calibrations keep whole seconds."""
 
 
-def _bundled(loaded: Loaded) -> Mapping[str, bytes]:
+def _bundled(loaded: Bundled) -> Mapping[str, bytes]:
     if loaded.files is None:
         raise Skipped("a report alone was given; its bundle has the other files")
     return loaded.files
 
 
 @check("Files of the bundle")
-def check_files(loaded: Loaded) -> Comparing:
+def check_files(loaded: Bundled) -> Comparing:
     """Every file that the manifest lists is there as it was written, and no other."""
     files, manifest = _bundled(loaded), loaded.manifest or {}
     listed = cast(Mapping[str, tuple[str, int]], manifest["files"])
@@ -49,7 +49,7 @@ def check_files(loaded: Loaded) -> Comparing:
 
 
 @check(SIGNATURE_CHECK)
-def check_signature(loaded: Loaded, known: Mapping[str, str], required: bool = False) -> Comparing:
+def check_signature(loaded: Bundled, known: Mapping[str, str], required: bool = False) -> Comparing:
     """Every signature is of this manifest, and one is by a known key.
 
     A bundle that nobody signed, or that an unknown key signed, can have been made by anybody: its status is
