@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from app.batch.controls import controls_said
 from app.batch.formal import RatesRule, audited_batch
 from app.batch.groups import GroupControl, group_control, group_said
 from app.batch.impact import Outcomes, impact_json
+from app.batch.published import results_of
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
 from app.prompts.rows import BatchRowView, MeanInterval
 from app.report.service import EXPORTS, FORMAL, INSPECT, ReportService
@@ -23,6 +24,8 @@ from app.shared.formal_reports import Statement
 from app.shared.impact import ImpactTable, OutcomeRule, impact_csv
 from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
+from app.shared.results.formats import SHARED, SharedFormat
+from app.shared.results.publication import Publication
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import POLICY_KEYS, pairs, print_table, wait_for_all
 from app.shared.wiring import Services
@@ -325,32 +328,75 @@ def formal_batch_report(
     return write_bytes(folder / f"coft-audit-batch-{batch_id}{EXPORTS[kind].suffix}", content)
 
 
+@operation(need=EXPORT, answer="export")
+def export_batch(
+    wired: Services,
+    batch_id: int,
+    format: SharedFormat,
+    rule: RatesRule | None = None,
+    publication: Publication | None = None,
+    *,
+    folder: Path,
+) -> Path:
+    """Export the results of a batch for other programs.
+
+    Args:
+        batch_id: The batch.
+        format: lm-eval; every-eval-ever: schema 0.2.0; hub: a file of .eval_results; card: a section of a model card;
+            inspect: its sessions as a log of Inspect; signed: results and texts, signed, by whose digest hub and card
+            name their source.
+        rule: How rates are read, as for formal_batch_report; with it also selection rates and impact ratios.
+        publication: What only you know of a publication: organization, relationship, dataset, task, result, source_url.
+
+    Returns:
+        The file.
+    """
+    content = shared_batch(wired, batch_id, format, rule or RatesRule(), publication or Publication())
+    return write_bytes(folder / f"coft-audit-batch-{batch_id}{SHARED[format].suffix}", content)
+
+
+def shared_batch(
+    wired: Services, batch_id: int, form: SharedFormat, rule: RatesRule, publication: Publication
+) -> bytes:
+    """The results of a batch as a file for other programs."""
+    view, reports = wired[BatchService].view(batch_id), wired[ReportService]
+    sessions = audited_batch(view, rule).sessions
+    digest = reports.weights_digest(sessions[0]) if sessions else ""
+    results = results_of(view, rule, wired[BatchService].prompts_digest(batch_id), digest)
+    if form == INSPECT:
+        return reports.inspect_batch(view.name, sessions, results.results)
+    return reports.shared(results, form, publication)
+
+
 @command("batch report")
 def batch_report(
     wired: Services,
     batch: int,
     *,
-    format: Annotated[str, Choices((*FORMAL, INSPECT))] = "pdf",
+    format: Annotated[str, Choices((*FORMAL, *SHARED))] = "pdf",
     auditor: str = "",
     question: str = "",
     language: Annotated[str, Choices(tuple(LANGUAGES))] = "en",
     rule: RatesRule,
+    publication: Publication | None = None,
     out: Path,
 ) -> str:
-    """Write the formal report of a batch, with selection and scoring rates, or its sessions as a log of Inspect.
+    """Write the formal report of a batch, with selection and scoring rates, or its results for other programs.
 
     Args:
         batch: number of a batch
-        format: pdf; formal: the same as HTML; inspect: a log of Inspect, without rates
+        format: pdf; formal: the same as HTML; and for other programs lm-eval, every-eval-ever, hub (a file of
+            .eval_results), card (a section of a model card), inspect (its sessions as a log) and signed
         auditor: who audited
         question: what the audit was to answer
         language: language of the report
         out: file to write
     """
-    if format == INSPECT:
+    if format in SHARED:
         if auditor or question or language != "en":
-            raise ServiceError("A log of Inspect has no auditor, question or language; leave them out, or choose pdf.")
-        view = wired[BatchService].view(batch)
-        listed = audited_batch(view, rule)
-        return str(write_bytes(out, wired[ReportService].inspect_batch(listed.name, listed.sessions)))
+            raise ServiceError(
+                f"The format {format} has no auditor, question or language; leave them out, or choose pdf."
+            )
+        form = cast("SharedFormat", format)
+        return str(write_bytes(out, shared_batch(wired, batch, form, rule, publication or Publication())))
     return str(write_bytes(out, _formal(wired, batch, format, Statement(auditor, question, language), rule)))

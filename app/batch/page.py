@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from app.audit.panel import SettingsHandlers, folded_settings, wire_settings
 from app.batch.controls import batch_controls, controls_csv
 from app.batch.formal import RatesRule, audited_batch
 from app.batch.impact import Outcomes, outcomes_of
+from app.batch.operations import export_batch
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, rows_csv
 from app.batch.service import BatchRequest, BatchService
 from app.batch.words import (
@@ -43,7 +46,7 @@ from app.prompts.form import (
     row_errors,
 )
 from app.prompts.sets import PROMPT_SET_FIELDS, ParsedPromptSet
-from app.report.panel import place_downloads
+from app.report.panel import place_downloads, place_publication
 from app.report.service import EXPORTS, ReportService
 from app.shared.audits import CalibrationRequest
 from app.shared.charts import plain_layout
@@ -55,6 +58,8 @@ from app.shared.formal_reports import Statement
 from app.shared.impact import impact_csv, impact_table
 from app.shared.markup import from_file, laid_out
 from app.shared.needs import EXPORT, READ
+from app.shared.results.formats import SHARED
+from app.shared.results.publication import Publication
 from app.shared.settings_json import whole
 from app.shared.settings_rail import (
     CHANGED,
@@ -235,6 +240,7 @@ class BatchHandlers:
         # Lives as long as the page.
         self._reports = services[ReportService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-batches-")
+        self._share = partial(export_batch.call, services, folder=Path(self._folder.name))
 
     @shown_to(READ)
     def find(self, event: gr.EventData) -> Reply:
@@ -305,6 +311,14 @@ class BatchHandlers:
         else:
             raise ServiceError(f"The file {kind!r} does not exist; choose rows, groups, controls or impact.")
         return str(write_text(self._file(view.id, f"-{kind}.csv"), text))
+
+    @shown_to(EXPORT)
+    def share(self, shown: str, form: str, *told: str) -> str:
+        """Write the results for other programs; ``shown`` is the open batch with its rule, as JSON."""
+        asked = json.loads(shown)
+        if asked["batch"] is None:
+            raise ServiceError("No batch is open; choose one from the list.")
+        return str(self._share(int(asked["batch"]), form, rates_rule(asked["rule"]), Publication(*told)))
 
     @shown_to(EXPORT)
     def formal(self, event: gr.EventData) -> str:
@@ -422,14 +436,16 @@ def build_page(app: gr.Blocks, services: Services) -> None:
                 '<div class="bar"><h2>Past batches</h2></div><div id="past" aria-busy="true" tabindex="-1"><p '
                 'class="sub">Loading …</p></div>'
             )
-        stage, plot = _open()
+        stage, plot, shared = _open()
     place_downloads(services)
     file = gr.DownloadButton("Table", elem_id="batch-file", elem_classes=["offscreen"])
     wire_new(app, handlers, form, stage)
-    _wire_open(BatchHandlers(services), stage, plot, file)
+    opened = BatchHandlers(services)
+    _wire_open(opened, stage, plot, file)
+    _wire_shared(opened, shared, file)
 
 
-def _open() -> tuple[gr.HTML, gr.Plot]:
+def _open() -> tuple[gr.HTML, gr.Plot, list[Any]]:
     """Place an open batch; its stage triggers everything and receives all messages."""
     with gr.Column(elem_classes=["stack"], elem_id="batch-open", min_width=0):
         script = f"coft.batches.mount(element, trigger, props, watch, {EVENTS})"
@@ -441,7 +457,24 @@ def _open() -> tuple[gr.HTML, gr.Plot]:
                 markup(from_file("batch/numbers.html"))
             with gr.Column(min_width=0, elem_classes=["group"], elem_id="batch-impact"):
                 markup(from_file("batch/impact.html", no_rule=NO_RULE))
-    return stage, plot
+        with gr.Column(min_width=0, elem_classes=["group"], elem_id="batch-shared"):
+            markup("<h2>For other programs</h2>")
+            with gr.Row(elem_classes=["go"]):
+                form = gr.Dropdown(
+                    [(own.title, key) for key, own in SHARED.items()], value="lm-eval", label="Format of results"
+                )
+                save = gr.Button("Save results", size="sm", elem_id="save-results")
+            told = place_publication("batch")
+    return stage, plot, [save, form, *told]
+
+
+def _wire_shared(handlers: BatchHandlers, shared: list[Any], file: gr.DownloadButton) -> None:
+    save, *fields = shared
+    # The open batch and its rule are known to the page's script only.
+    opened = gr.Textbox(visible=False)
+    asked = "(_, ...rest) => [coft.batches.shown(), ...rest]"
+    written = save.click(handlers.share, [opened, *fields], file, js=asked, **EVENT)
+    downloaded(written, "batch-file", "coft.batches.written();")
 
 
 def _wire_open(handlers: BatchHandlers, stage: gr.HTML, plot: gr.Plot, file: gr.DownloadButton) -> None:

@@ -260,6 +260,10 @@ class BatchService(RunOfRows[BatchRecord], PromptSetReader):
             notes=_notes(rows, bool(groups)),
         )
 
+    def prompts_digest(self, batch_id: int) -> str:
+        """Digest of the prompts."""
+        return self._prompt_sets.get(self._batches.get(batch_id).prompt_set_id).digest
+
     def impact(self, batch_id: int, rule: OutcomeRule, exclude_small: bool = False) -> tuple[ImpactTable, Outcomes]:
         """Selection rates by group and impact ratios, and the outcomes that they rest on."""
         outcomes = outcomes_of(self._rows(batch_id), rule)

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from app.evaluate.exports import json_text, table_json
 from app.evaluate.layout import Elsewhere, Published
+from app.evaluate.published import metric, results_of, scale
 from app.evaluate.runs import EvaluationView, SuitePlan
-from app.evaluate.tables import Cell, Column, Table
+from app.evaluate.tables import Table
 from app.shared.errors import ServiceError
-from app.shared.json import settings_json
+from app.shared.results.lm_eval import lm_eval_json
+from app.shared.results.record import HIGHER
 from coft_core.step_numbers import finite
 from coft_core.suites.base import (
     Answer,
     Ask,
-    Better,
     Choices,
-    Figure,
     Item,
     Outcome,
     Outside,
@@ -38,9 +34,6 @@ from coft_core.suites.base import (
     Written,
 )
 from coft_core.suites.statistics import PERCENT
-
-HIGHER: dict[Better, bool | None] = {"higher": True, "lower": False}
-"""As the harness says it; it has no word for figures that are best in between."""
 
 ITS_METRICS = {"acc": "accuracy", "acc_norm": "accuracy_by_length"}
 """Shares of the harness that some suites have too, in percent: key of the figure."""
@@ -57,71 +50,21 @@ def results_json(
 ) -> str:
     """A results file."""
     plans, by_suite = {plan.suite: plan for plan in view.plans}, {table.suite: table for table in tables}
-    content: dict[str, Any] = {
-        "results": {key: _results(table) for key, table in by_suite.items()},
-        "configs": {key: _config(table, plans.get(key)) for key, table in by_suite.items()},
-        "versions": {key: plan.release for key, plan in plans.items()},
-        "higher_is_better": {
-            key: {metric(column): HIGHER.get(column.better) for column in table.columns}
-            for key, table in by_suite.items()
-        },
-        "n-samples": {key: _counts(table, plans.get(key)) for key, table in by_suite.items()},
-        "config": {
-            "model": view.request.model,
-            "methods": {
-                method.label: {
-                    **settings_json(method.settings), "calibrated": method.calibrated, "dropped": method.dropped,
-                }
-                for method in view.request.methods
-            },
-        },
-        "evaluation": {
-            "name": view.name,
-            "unknown": dict(unknown or {}),
-            "tables": {key: table_json(table) for key, table in by_suite.items()},
-        },
-        **({} if samples is None else {"samples": samples}),
-    }  # fmt: skip
-    return json_text(content)
-
-
-def _results(table: Table) -> dict[str, Any]:
-    """Means over seeds with their standard errors, from the drawn units; figures without a value are left out."""
-    title = next((column.suite_title for column in table.columns), table.suite)
-    found: dict[str, Any] = {"alias": title}
-    for row in table.rows:
-        for column, cell in zip(table.columns, row.cells, strict=True):
-            if cell is not None and cell.value is not None and math.isfinite(cell.value):
-                found[f"{metric(column)},{row.method}"] = cell.value / scale(column)
-                found[f"{metric(column)}_stderr,{row.method}"] = _standard_error(column, cell)
-    return found
-
-
-def metric(column: Column) -> str:
-    """A figure's name as the harness names metrics: ``ss``, and ``ss_intrasentence`` for a part."""
-    return re.sub(r"[^a-z0-9]+", "_", f"{column.figure} {column.part}".strip().lower()).strip("_")
-
-
-def scale(column: Column | Figure) -> float:
-    """What a number is divided by for programs, for which shares are from 0 to 1."""
-    return PERCENT if column.percent else 1.0
-
-
-def _standard_error(column: Column, cell: Cell) -> float | str:
-    error = math.nan if cell.draws is None else float(np.std(cell.draws, ddof=1)) / scale(column)
-    return error if math.isfinite(error) else "N/A"
+    content = lm_eval_json(results_of(view, tables))
+    del content["coft_audit"]  # The tables have all of it.
+    content["configs"] = {key: _config(table, plans.get(key)) for key, table in by_suite.items()}
+    content["evaluation"] = {
+        "name": view.name,
+        "unknown": dict(unknown or {}),
+        "tables": {key: table_json(table) for key, table in by_suite.items()},
+    }
+    return json_text(content if samples is None else {**content, "samples": samples})
 
 
 def _config(table: Table, plan: SuitePlan | None) -> dict[str, Any]:
     metrics = [{"metric": metric(column), "higher_is_better": HIGHER.get(column.better)} for column in table.columns]
     told = {"outside": table.outside, "seeds": list(table.seeds), **({} if plan is None else asdict(plan))}
     return {"task": table.suite, "metric_list": metrics, "metadata": told}
-
-
-def _counts(table: Table, plan: SuitePlan | None) -> dict[str, int]:
-    """Items of the suite, and how many every method read, over all seeds."""
-    compared = [reading.compared for row in table.rows for reading in row.readings]
-    return {"original": 0 if plan is None else plan.items, "effective": min(compared, default=0)}
 
 
 # Samples.

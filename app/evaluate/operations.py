@@ -36,11 +36,14 @@ from app.evaluate.terminal import (
     print_suites,
     print_table,
 )
+from app.report.service import ReportService
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import job_json, settings_json
 from app.shared.needs import EXPORT, LEAD, READ, WORK
 from app.shared.operations import Json, OnTerminal, Progress, Tell, command, operation
+from app.shared.results.formats import SHARED, WITH_SAMPLES, SharedFormat, deliver
+from app.shared.results.publication import Publication
 from app.shared.terminal import wait_for_all
 from app.shared.wiring import Services
 from coft_core.step_numbers import finite
@@ -532,18 +535,26 @@ def _refuse_beside_tables(suite: str, reference: str | None, beside: Path | None
         )
 
 
+def _refuse_beside_results(reference: str | None, beside: Path | None, samples: bool) -> None:
+    """Formats of other programs hold the figures of one evaluation."""
+    given = {"reference": reference is not None, "beside": beside is not None, "samples": samples}
+    if told := [name for name, there in given.items() if there]:
+        raise ServiceError(f"This format holds only what its own layout knows; leave {' and '.join(told)} out.")
+
+
 @operation(need=EXPORT, answer="export", command="evaluations export")
 def export_evaluation(
     wired: Services,
     evaluation_id: int,
     *,
-    format: Literal["csv", "latex", "html", "json"] = "csv",
+    format: Literal["csv", "latex", "html", "json", SharedFormat] = "csv",
     suite: str = "",
     reference: Reference = None,
     outside: Outside = "floor",
     beside: Path | None = None,
     samples: bool = False,
     experiment: bool = False,
+    publication: Publication | None = None,
     out: Annotated[Path | None, OnTerminal()] = None,
     folder: Path | None = None,
 ) -> Path | None:
@@ -552,7 +563,9 @@ def export_evaluation(
     Args:
         evaluation_id: number of an evaluation
         format: csv: one row a method and figure; latex, html: the table; json: a results file like that of
-            lm-evaluation-harness, with all figures of every suite
+            lm-evaluation-harness, with all figures of every suite; lm-eval: only what that knows; every-eval-ever:
+            schema 0.2.0; hub: a file of .eval_results; card: a section of a model card; inspect: a log of Inspect;
+            signed: the results with every item, signed, by whose digest hub and card name their source
         suite: key of the suite whose figures are exported, those of its parts included
         reference: label of the method that others are compared with (default: the model alone); empty compares none
         outside: what a token counts as that a certified set refuses: floor (the threshold that it misses) or zero
@@ -560,11 +573,18 @@ def export_evaluation(
         samples: also every item, with what was asked and what came of it (json)
         experiment: the tables of the experiment that it is of, with the paper's rows (csv: one row a cell); without
             suite, reference, beside and samples
+        publication: what only you know of a publication: organization, relationship, dataset, task, result, source_url
         out: file to write (default: standard output)
 
     Returns:
         The file.
     """
+    if format in SHARED and not experiment:
+        _refuse_beside_results(reference, beside, samples)
+        view = wired[EvaluationService].view(evaluation_id)
+        results = wired[ResultFiles].shared(view, suite, outside, samples=format in WITH_SAMPLES)
+        content = wired[ReportService].shared(results, format, publication or Publication())
+        return deliver(content, f"evaluation-{evaluation_id}", format, out, folder)
     if experiment:
         _refuse_beside_tables(suite, reference, beside, samples)
         if folder is not None:

@@ -25,12 +25,14 @@ from app.evaluate.finding import finding
 from app.evaluate.item_list import item_rows
 from app.evaluate.layout import laid_out, readings_laid_out
 from app.evaluate.methods import METHOD_SETS, methods_from
+from app.evaluate.operations import export_evaluation
 from app.evaluate.runs import EvaluationRequest, EvaluationView, KnownSuite, SuitePlan
 from app.evaluate.service import EvaluationService
 from app.evaluate.sources import HUB, SHIPPED
 from app.evaluate.table_service import TableRequest, TableService, items_of
 from app.evaluate.tables import Column, Table
 from app.jobs.watch import JobWatch, job_part, run_buttons, wire_job
+from app.report.panel import place_publication
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.components import chart, hint, listing, markup
@@ -41,6 +43,8 @@ from app.shared.glossary import explained_titles
 from app.shared.markup import laid_out as template
 from app.shared.markup import scrolled
 from app.shared.needs import EXPORT, READ, needs
+from app.shared.results.formats import SHARED
+from app.shared.results.publication import Publication
 from app.shared.settings_rail import frame_settings, model_menu, prompt_format
 from app.shared.web import topbar
 from app.shared.wiring import Services
@@ -54,6 +58,7 @@ TOLD_SECONDS = 0.7
 """How often is told how far figures are."""
 
 FORMATS = (("CSV", "csv"), ("LaTeX", "latex"), ("HTML", "html"), ("JSON with samples", "json"))
+OF_OTHERS = [(own.title, form) for form, own in SHARED.items()]
 
 METHODS = [
     *((f"{name}: {', '.join(specifications)}", name) for name, specifications in METHOD_SETS.items()),
@@ -85,6 +90,7 @@ class EvaluateHandlers:
         self._tables = services[TableService]
         self._coefficients = services[CoefficientService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-evaluations-")
+        self._share = partial(export_evaluation.call, services, folder=Path(self._folder.name))
 
     @shown_to(READ)
     def suites(self, data: str) -> list[Any]:
@@ -275,10 +281,12 @@ class EvaluateHandlers:
         yield ["", table + notes_markup(grid.notes)]
 
     @shown_to(EXPORT)
-    def export(self, shown_id: int | None, suite: str, reference: str, outside: Outside, kind: str) -> str:
-        """Write the shown figures for download."""
+    def export(self, shown_id: int | None, suite: str, reference: str, outside: Outside, kind: str, *told: str) -> str:
+        """Write the shown figures for download; ``told`` is what formats of other programs ask of a publication."""
         if shown_id is None:
             raise ServiceError("No evaluation is shown; choose one from the list.")
+        if kind in SHARED:
+            return str(self._share(shown_id, format=kind, suite=suite, outside=outside, publication=Publication(*told)))
         request = TableRequest(shown_id, suite, reference, outside, samples=kind == "json")
         return str(self._tables.write(request, kind, Path(self._folder.name)))
 
@@ -380,7 +388,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     result.search.submit(handlers.items, listed, result.items, **MULTIPLE)
     begun = result.items.open(handlers.open_item, listed[:3], session, **MULTIPLE)
     begun.success(None, session, None, js="(number) => { window.location.href = `./?session=${number}`; }")
-    written = result.save.click(handlers.export, [*asked[:4], result.kind], download, **EVENT)
+    written = result.save.click(handlers.export, [*asked[:4], result.kind, *result.told], download, **EVENT)
     downloaded(written, "evaluation-file")
 
 
@@ -515,12 +523,13 @@ def _result() -> SimpleNamespace:
                 search = gr.Textbox(label="Find an item", max_lines=1, elem_id="find-item", info="Press Enter.")
             items = listing("items", "open")
             with gr.Row(elem_classes=["go"]):
-                kind = gr.Dropdown(list(FORMATS), value="csv", label="Format", elem_id="format")
+                kind = gr.Dropdown([*FORMATS, *OF_OTHERS], value="csv", label="Format", elem_id="format")
                 save = gr.Button("Save figures", size="sm", elem_id="save-figures")
+            told = place_publication("evaluation")
     return SimpleNamespace(
         head=head, experiment=experiment, coefficients=coefficients, group=group, suite=suite, reference=reference,
         beside=beside, outside=outside, made=[found, busy, table, *pictures], method=method, search=search, items=items,
-        kind=kind, save=save,
+        kind=kind, save=save, told=told,
     )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ class MethodPreparer:
             settings = pinned(model, _own(method.settings, request.model))
             families = self._detectors.choose(settings).masked_families
             methods.append(replace(method, settings=replace(settings, masked_families=families)))
-        return replace(request, methods=tuple(methods))
+        return replace(request, methods=tuple(methods), weights_digest=model.weights_digest)
 
     def check(self, request: EvaluationRequest) -> None:
         """Have every method of a settled request plan a text, with all that it runs besides the model."""

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from app.evaluate.harness import metric, own_figure, scale
+from app.evaluate.harness import own_figure
 from app.evaluate.items import spans_of, thinned
+from app.evaluate.published import metric, results_of, scale
 from app.evaluate.runs import EvaluationMethod, EvaluationView
 from app.evaluate.service import EvaluationService
 from app.evaluate.table_service import TableRequest, TableService, items_of
@@ -16,8 +17,9 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.operations import Json
 from app.shared.planning import Detectors
+from app.shared.results.record import Results
 from coft_core.step_numbers import finite
-from coft_core.suites.base import Answer, Ask, Choices, Item, Outcome, Scored, Suite, Unread, Written
+from coft_core.suites.base import Answer, Ask, Choices, Item, Outcome, Outside, Scored, Suite, Unread, Written
 from coft_core.text.detection import SpanDetector
 
 BEGUN, RESULTS, SAMPLES = "evaluation.json", "results.json", "samples.jsonl"
@@ -52,6 +54,13 @@ class ResultFiles:
         write_text(folder / RESULTS, json.dumps(content, ensure_ascii=False, indent=1))
         lines = (json.dumps(finite(sample), ensure_ascii=False) for sample in self.samples(view))
         write_text(folder / SAMPLES, "".join(f"{line}\n" for line in lines))
+
+    def shared(self, view: EvaluationView, suite: str, outside: Outside, samples: bool) -> Results:
+        """The evaluation, or one suite of it, as formats of other programs are written from."""
+        keys = [suite] if suite else view.request.suites
+        tables = [self._tables.table(TableRequest(view.id, key, outside=outside)).table for key in keys]
+        listed = (sample for sample in self.samples(view) if sample["suite"] in keys) if samples else ()
+        return results_of(view, tables, listed)
 
     def samples(self, view: EvaluationView) -> Iterator[Json]:
         """Every item under every method and seed; without what was asked where the data is not there any more."""

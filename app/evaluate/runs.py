@@ -49,7 +49,10 @@ class AskedExperiment:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """A request to read suites with methods, as often as there are seeds."""
+    """A request to read suites with methods, as often as there are seeds.
+
+    ``weights_digest`` is that of the model when it was asked for.
+    """
 
     name: str
     suites: tuple[str, ...]
@@ -62,6 +65,7 @@ class EvaluationRequest:
     judges: tuple[tuple[str, str], ...] = ()
     experiment: AskedExperiment | None = None
     encoding: Encoding = "together"
+    weights_digest: str = ""
 
     @property
     def measures(self) -> bool:

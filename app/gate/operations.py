@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -25,14 +26,18 @@ from app.gate.outputs import (
     sarif,
     summed_up,
 )
+from app.gate.published import results_of
 from app.gate.run import Checked, Setting, run_check
 from app.hosting.model_host import ModelHost
 from app.prompts.sets import parse_prompt_set, refused_rows, require_prompts, rows_of
+from app.report.service import ReportService
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes, write_text
 from app.shared.operations import Progress, command
 from app.shared.planning import detector_of
 from app.shared.policies import policy_of_text
+from app.shared.results.formats import SHARED, SharedFormat
+from app.shared.results.publication import Publication
 from app.shared.terminal import print_table
 from app.shared.wiring import Services
 from coft_core.assets import assets_path
@@ -64,6 +69,8 @@ def check(
     sarif_file: Annotated[Path | None, typer.Option("--sarif", metavar="FILE")] = None,
     baseline: Path | None = None,
     summary: Annotated[Path | None, typer.Option("--summary", metavar="FILE")] = None,
+    export: Annotated[list[str] | None, typer.Option("--export", metavar="FORMAT=FILE")] = None,
+    publication: Publication | None = None,
     progress: Progress | None = None,
 ) -> Checked | str:
     """Hold a model against the claims of a file.
@@ -77,9 +84,12 @@ def check(
         sarif_file: write SARIF 2.1.0, a result for each claim that is not a pass
         baseline: the JSON of an earlier check of the same prompts, to compare with
         summary: write a Markdown table
+        export: also write the measures as lm-eval, every-eval-ever, hub, card, inspect or signed; may be given several
+            times
     """
     if init:
         return _begun(file)
+    exports = [_export(text) for text in export or ()]
     asked = read_check(file)
     parsed = parse_prompt_set(asked.prompts)
     require_prompts(parsed)
@@ -96,6 +106,11 @@ def check(
     before = () if baseline is None else read_baseline(baseline, parsed.digest)
     checked = run_check(asked, rows_of(parsed), setting, progress or (lambda share, what: None), parsed.digest, before)
     checked = replace(checked, changes=tuple(changes(checked, before)))
+    if exports:
+        prompts = {row.line: row.example.prompt for row in rows_of(parsed)}
+        results = results_of(checked, prompts, datetime.now(UTC))
+        for form, path in exports:
+            write_bytes(path, wired[ReportService].shared(results, form, publication or Publication()))
     if junit_file is not None:
         write_bytes(junit_file, junit(checked))
     if sarif_file is not None:
@@ -103,6 +118,13 @@ def check(
     if summary is not None:
         write_text(summary, markdown(checked))
     return checked
+
+
+def _export(text: str) -> tuple[SharedFormat, Path]:
+    form, _, path = text.partition("=")
+    if form not in SHARED or not path:
+        raise ServiceError(f"--export takes FORMAT=FILE, with one of the formats {', '.join(SHARED)}, not {text!r}.")
+    return cast("SharedFormat", form), Path(path)
 
 
 def _begun(file: Path) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from app.report.tables import SessionData
-from app.shared.errors import ServiceError
 from app.shared.json import chain_json, span_json
+from app.shared.results.inspect_file import PROVIDER, as_written, encodable, eval_file, eval_scores, inspect_logs
+from app.shared.results.record import Result
 from app.shared.thinking import step_parts
 from app.shared.verdicts import standing
 from coft_core.step_numbers import finite, step_numbers
@@ -18,7 +16,6 @@ from coft_core.text.turns import ASSISTANT, SYSTEM, USER, Turn, turns_of
 from coft_core.types import Certificate, Step
 from db.audits import BranchRecord
 
-PROVIDER = "coft"
 TOP = 5
 """Likeliest tokens that are kept of each position."""
 STRONGEST, HELD = "strongest_sensitivity", "thresholds_held"
@@ -26,19 +23,12 @@ STRONGEST, HELD = "strongest_sensitivity", "thresholds_held"
 that was written; and the share of tokens that are certified, where anything may be certified."""
 
 
-def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
-    """An ``.eval`` file with a sample a branch."""
-    try:
-        # Loaded when it is asked for: nothing else of the program needs it.
-        import inspect_ai.log as logs
-    except ImportError as error:
-        raise ServiceError(
-            f"A log of Inspect needs the package inspect-ai, which cannot be imported ({error}); run pip install "
-            "inspect-ai, or choose json."
-        ) from error
+def inspect_log(sessions: Sequence[SessionData], name: str, results: Sequence[Result] = ()) -> bytes:
+    """An ``.eval`` file with a sample a branch, and with figures of them all where there are any."""
+    logs = inspect_logs()
     samples = [_sample(data, branch) for data in sessions for branch in data.branches if branch.id in data.chains]
     first = sessions[0].record
-    scores = []
+    scores = eval_scores(results)
     for key in (STRONGEST, HELD):
         values = [float(sample.scores[key].as_float()) for sample in samples if key in (sample.scores or {})]
         if values:
@@ -49,7 +39,7 @@ def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
         eval=logs.EvalSpec(
             eval_id=f"{PROVIDER}-{first.id}",
             run_id=f"{PROVIDER}-{first.id}",
-            created=_moment(first.created_at),
+            created=as_written(first.created_at),
             task=name,
             task_id=f"{PROVIDER}-{first.id}",
             dataset=logs.EvalDataset(name=name, samples=len(samples), sample_ids=[sample.id for sample in samples]),
@@ -60,15 +50,12 @@ def inspect_log(sessions: Sequence[SessionData], name: str) -> bytes:
         ),
         results=logs.EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=scores),
         stats=logs.EvalStats(
-            started_at=_moment(min(data.record.created_at for data in sessions)),
-            completed_at=_moment(max(data.record.updated_at for data in sessions)),
+            started_at=as_written(min(data.record.created_at for data in sessions)),
+            completed_at=as_written(max(data.record.updated_at for data in sessions)),
         ),
         samples=samples,
     )
-    with tempfile.TemporaryDirectory(prefix="coft-inspect-") as folder:
-        path = Path(folder) / "log.eval"
-        logs.write_eval_log(log, str(path))
-        return path.read_bytes()
+    return eval_file(log)
 
 
 def _sample(data: SessionData, branch: BranchRecord) -> Any:
@@ -116,15 +103,15 @@ def _sample(data: SessionData, branch: BranchRecord) -> Any:
         scores={key: Score(value=value) for key, value in _scores(steps, certificate).items()},
         metadata={
             "session": record.id,
-            "name": _encodable(record.name),
+            "name": encodable(record.name),
             "branch": branch.path,
-            "branch_name": _encodable(branch.name),
+            "branch_name": encodable(branch.name),
             "fingerprint": record.fingerprint_digest,
             "seed": record.seed,
             **_settings(data),
             **figures,
             "verdicts": [
-                {"target": verdict.target.label, "verdict": verdict.in_words, "notes": _encodable(verdict.notes)}
+                {"target": verdict.target.label, "verdict": verdict.in_words, "notes": encodable(verdict.notes)}
                 for verdict in standing(data.log)
                 if verdict.target.branch in (None, branch.path)
             ],
@@ -138,7 +125,7 @@ def _read(prompt: str) -> list[Any]:
 
     kinds: dict[str, Any] = {SYSTEM: ChatMessageSystem, USER: ChatMessageUser, ASSISTANT: ChatMessageAssistant}
     turns = turns_of(prompt) or (Turn(USER, prompt),)
-    return [kinds[turn.role](content=_encodable(turn.content), source="input") for turn in turns]
+    return [kinds[turn.role](content=encodable(turn.content), source="input") for turn in turns]
 
 
 def _written(data: SessionData, steps: Sequence[Step]) -> Any:
@@ -147,7 +134,7 @@ def _written(data: SessionData, steps: Sequence[Step]) -> Any:
 
     told = step_parts(steps, data.record.policy_settings) or ("answer",) * len(steps)
     by_part = {
-        part: _encodable("".join(step.token for step, its in zip(steps, told, strict=True) if its == part))
+        part: encodable("".join(step.token for step, its in zip(steps, told, strict=True) if its == part))
         for part in ("thinking", "answer")
     }
     if not by_part["thinking"]:
@@ -168,13 +155,3 @@ def _settings(data: SessionData) -> dict[str, Any]:
     record = data.record
     names = ("policy", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "max_new_tokens")
     return {name: getattr(record, name) for name in names}
-
-
-def _moment(when: datetime) -> str:
-    """As Inspect writes times; the store's are of the universal time."""
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
-
-
-def _encodable(text: str) -> str:
-    """A text without lone surrogates, which have no UTF-8."""
-    return text.encode("utf-8", "replace").decode()

@@ -11,11 +11,12 @@ from app.prompts.form import refused_file
 from app.report.imports import BundleImports
 from app.report.service import EXPORTS, FORMAL, INSPECT, WITH_PROMPTS, ReportService
 from app.report.signing import PUBLIC_KEY_FILE, Signer
-from app.shared.components import markup, place, upload
+from app.shared.components import hint, markup, place, upload
 from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_to, told_of_failure
 from app.shared.formal_reports import Statement
 from app.shared.markup import html
 from app.shared.needs import EXPORT
+from app.shared.results.publication import RELATIONSHIPS
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
 
@@ -66,6 +67,26 @@ def place_imports(services: Services) -> None:
         file = upload("Evidence bundle", "bundle-upload", (".zip",))
         said = markup("", "bundle-said")
     file.change(bring_in, file, said, **LATEST)
+
+
+def place_publication(name: str) -> list[gr.Textbox | gr.Dropdown]:
+    """Place the fields of what formats ask of a publication, in the order of :class:`Publication`."""
+    with gr.Accordion("For publication", open=False, elem_classes=["fold"], elem_id=f"{name}-publication"):
+        hint("Every Eval Ever needs organization and relationship. A Hub result needs dataset and task.")
+        with gr.Row():
+            organization = gr.Textbox(label="Organization", max_lines=1)
+            relationship = gr.Dropdown(
+                [("not stated", ""), *((own.replace("_", " "), own) for own in RELATIONSHIPS)],
+                value="",
+                label="Relationship to the model",
+            )
+        with gr.Row():
+            dataset = gr.Textbox(label="Dataset on the Hub", max_lines=1, placeholder="cais/hle")
+            task = gr.Textbox(label="Task on the Hub", max_lines=1, placeholder="default")
+        with gr.Row():
+            result = gr.Textbox(label="Result", max_lines=1, placeholder="suite/metric/method")
+            source = gr.Textbox(label="Address of the source", max_lines=1)
+    return [organization, relationship, dataset, task, result, source]
 
 
 def place_downloads(services: Services) -> None:

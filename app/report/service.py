@@ -19,6 +19,7 @@ from app.report.bundle import (
     PROMPTS_FILE,
     REPORT,
     CalibrationSource,
+    bundle_digest,
     bundle_of,
     logits_file,
     pack,
@@ -35,10 +36,11 @@ from app.report.decided import (
     decided_html,
     formal_decided,
 )
-from app.report.document import ReportPart, document_of, report_text, thresholds_of
+from app.report.document import VERSION, ReportPart, document_of, report_text, thresholds_of
 from app.report.formal import formal_batch, formal_session, pdf_of
 from app.report.html import render
 from app.report.inspect_log import inspect_log
+from app.report.results_bundle import results_bundle
 from app.report.signing import Signer
 from app.report.tables import SessionData, steps_csv
 from app.review.service import VerdictService
@@ -49,6 +51,9 @@ from app.shared.files import write_bytes
 from app.shared.formal_reports import AuditedBatch, Statement
 from app.shared.kept_controls import KeptControls
 from app.shared.planning import detector_parts, stored_list
+from app.shared.results.formats import SHARED, SIGNED, SharedFormat, shared_text
+from app.shared.results.publication import Publication
+from app.shared.results.record import Result, Results
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
@@ -202,9 +207,26 @@ class ReportService:
         """What a page shows of decisions: the finding, the picture, and what they are compared with."""
         return decided_fragment(run)
 
-    def inspect_batch(self, name: str, sessions: Sequence[int]) -> bytes:
+    def inspect_batch(self, name: str, sessions: Sequence[int], results: Sequence[Result] = ()) -> bytes:
         """The sessions of a batch as a log of Inspect; those that have been deleted are left out."""
-        return inspect_log(self._found(name, sessions), name)
+        return inspect_log(self._found(name, sessions), name, results)
+
+    def weights_digest(self, session_id: int) -> str:
+        """Digest of the weights that a session was read with; empty where it is not known."""
+        with suppress(NotFoundError):
+            return str(self._sessions.get(session_id).fingerprint.get("weights") or "")
+        return ""
+
+    def shared(self, results: Results, form: SharedFormat, told: Publication) -> bytes:
+        """Results as a file for other programs; see :data:`SHARED`."""
+        if form not in SHARED:
+            raise ServiceError(f"There is no format {form!r}; choose one of {', '.join(SHARED)}.")
+        if not results.results:
+            raise ServiceError(f"The {results.kind} “{results.name}” has no figure yet; run it to its end first.")
+        signed = results_bundle(results, self._services[Signer].sign) if form in SIGNED else b""
+        if form == "signed":
+            return signed
+        return shared_text(results, form, told, VERSION, bundle_digest(signed) if signed else "")
 
     def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
         """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.

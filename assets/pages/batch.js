@@ -246,6 +246,8 @@ const begin = () => {
 };
 
 const batches = {
+  /* what is open, for what the page's own fields ask of the server */
+  shown: () => JSON.stringify({ batch: state.batch, rule: state.rule }),
   written() { say("The file is ready and is being downloaded."); },
   mount(element, trigger, props, watch) {
     root = element;

@@ -18,11 +18,13 @@ import yaml
 from app.hosting.model_host import ModelHost
 from app.report.bundle import MANIFEST, PROMPTS_FILE, REPORT, unpack
 from app.report.decided import DECISIONS
+from app.report.results_bundle import RESULTS
 from app.report.signing import Signer, key_file, trusted_keys
 from app.report.verify import prompts, steps, structure
 from app.report.verify.decided import verify_decided
 from app.report.verify.findings import Check, Untold, Verification, failed
 from app.report.verify.loaded import Loaded, load
+from app.report.verify.published import verify_results
 from app.report.verify.replay import (
     CALIBRATION_CHECK,
     LOGITS_CHECK,
@@ -78,9 +80,10 @@ class BundleVerifier:
         self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
     ) -> Verification:
         """Check a bundle or a report; see :meth:`examined`."""
-        if zipfile.is_zipfile(path) and DECISIONS in (files := unpack(path)):
+        files = unpack(path) if zipfile.is_zipfile(path) else {}
+        if verify_other := verify_decided if DECISIONS in files else verify_results if RESULTS in files else None:
             known = self._own_key() if key is None else trusted_keys(key)
-            return verify_decided(path, files, known, require_signature or key is not None)
+            return verify_other(path, files, known, require_signature or key is not None)
         return self.examined(path, replay, key, require_signature)[1]
 
     def examined(

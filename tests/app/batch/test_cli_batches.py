@@ -54,6 +54,10 @@ def test_a_batch_is_run_shown_read_by_group_reported_and_deleted(run, prompts, t
     out = tmp_path / "report.pdf"
     assert run("report", 1, "--auditor", "A", "--selected", "hired", "--out", out)[0] == 0
     assert out.read_bytes().startswith(b"%PDF")
+    shared = tmp_path / "card.md"
+    assert run("report", 1, "--format", "card", "--selected", "he", "--out", shared)[0] == 0
+    rates = [line for line in shared.read_text().splitlines() if line.startswith("| jobs.csv | selection_rate(")]
+    assert len(rates) == 2
     code, _, errors = run("report", 1, "--score", "number(", "--out", out)
     assert (code, "is not a regular expression" in errors) == (1, True)
     assert run("delete", 1)[0] == 0

@@ -48,6 +48,18 @@ def test_a_command_evaluates_to_the_end_and_is_listed_shown_exported_opened_and_
     said = command("evaluations", "export", 1, "--beside", path)[1]
     rows = [row for row in csv.DictReader(io.StringIO(said, newline="")) if row["figure"] == "accuracy"]
     assert [row["published in other.json"] for row in rows] == [row["value"] for row in rows]
+    said = command("evaluations", "export", 1, "--format", "every-eval-ever")[2]
+    assert "organization" in said
+    publisher = ("--organization", "Lab", "--relationship", "other")
+    said = command("evaluations", "export", 1, "--format", "every-eval-ever", *publisher)[1]
+    record = json.loads(said)
+    assert len(record["model_info"]["additional_details"]["weights_digest"]) >= 64
+    told = {entry["evaluation_name"]: entry["score_details"]["score"] for entry in record["evaluation_results"]}
+    accuracy = {row["method"]: row["cells"]["phantom_questions"]["value"] / 100 for row in table["rows"]}
+    assert {own: told[f"phantom_questions/accuracy/{own}"] for own in accuracy} == pytest.approx(accuracy)
+    assert command("evaluations", "export", 1, "--format", "inspect")[0] == 1
+    assert command("evaluations", "export", 1, "--format", "signed", "--out", tmp_path / "signed.zip")[0] == 0
+    assert command("verify", tmp_path / "signed.zip", "--require-signature")[0] == 0
     item = sampled("phantom_questions", PhantomQuestions().items(DataFolder(tmp_path)), 6)[0]
     code, said, errors = command("evaluations", "open", view["evaluation_id"], "phantom_questions", "ours", item.id)
     assert code == 0, errors

@@ -129,6 +129,7 @@ def test_the_file_that_init_writes_finds_the_planted_bias_and_every_output_says_
     capsys.readouterr()
     files = {name: tmp_path / f"out.{name}" for name in ("junit", "sarif", "summary")}
     options = [word for name, file in files.items() for word in (f"--{name}", str(file))]
+    options += ["--export", f"lm-eval={tmp_path / 'lm.json'}"]
     assert main(["check", "audit.yaml", "--json", *options]) == 1
     told = json.loads(capsys.readouterr().out)
     (claim,) = told["claims"]
@@ -142,6 +143,9 @@ def test_the_file_that_init_writes_finds_the_planted_bias_and_every_output_says_
     assert result["level"] == "error"
     place = result["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("audit.yaml", claim["line"])
+    shared = json.loads((tmp_path / "lm.json").read_text())
+    assert shared["results"]["prompts"]["gap(hired),vanilla"] == claim["estimate"]
+    assert main(["check", "audit.yaml", "--export", "xml=x"]) == 3
     assert "**fail**" in files["summary"].read_text()
 
 
