@@ -173,7 +173,7 @@ def _readings(reads: Reads, run: Run, named: bool) -> Iterator[tuple[str, Value]
         read = lambda row, column: _compared(reads, run.figures, table, row, column)  # noqa: E731
     else:
         cells = _cells(grid)
-        read = lambda row, column: _between(reads, cells.get(row, {}), cells, column)  # noqa: E731
+        read = lambda row, column: _between(reads, cells, row, column)  # noqa: E731
     for row in reads.rows:
         for column in reads.columns:
             value = read(row, column)
@@ -233,22 +233,25 @@ def _cells(grid: Grid) -> Mapping[str, Mapping[str, Value | None]]:
     return {head.title: dict(zip(titles, values, strict=True)) for head, values in grid.rows if not head.source}
 
 
-def _between(
-    reads: Reads, own: Mapping[str, Value | None], cells: Mapping[str, Mapping[str, Value | None]], column: str
-) -> Value | None:
-    """A number of a table, or its difference to that of another row, from both intervals (MOVER)."""
-    first = own.get(column)
-    if reads.how != "difference" or first is None:
+def _between(reads: Reads, cells: Mapping[str, Mapping[str, Value | None]], row: str, column: str) -> Value | None:
+    """A number of a table, or its difference to that of another row or column, from both intervals (MOVER)."""
+
+    def named(name: str) -> Mapping[str, Value | None]:
+        # What a row was chosen at is behind a comma.
+        begun = (own for title, own in cells.items() if title.startswith(f"{name},"))
+        return cells.get(name) or next(begun, {})
+
+    first = named(row).get(column)
+    if reads.how in ("value", "chosen") or first is None:
         return first
-    # The first method of a table of speed is what others are compared with.
-    second = cells.get(reads.against, {}).get(column)
+    second = named(row).get(reads.against) or named(reads.against).get(column)
     if second is None or first.value is None or second.value is None:
         return None
     value = first.value - second.value
-    if None in (first.low, first.high, second.low, second.high):
+    if first.low is None or first.high is None or second.low is None or second.high is None:
         return Value(value)
-    below = math.hypot(first.value - (first.low or 0.0), (second.high or 0.0) - second.value)
-    above = math.hypot((first.high or 0.0) - first.value, second.value - (second.low or 0.0))
+    below = math.hypot(first.value - first.low, second.high - second.value)
+    above = math.hypot(first.high - first.value, second.value - second.low)
     return replace(first, value=value, low=value - below, high=value + above)
 
 

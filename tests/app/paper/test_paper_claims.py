@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from app.evaluate.experiments.grid import Grid, Line, Paper, Value
 from app.evaluate.experiments.named import EXPERIMENTS
 from app.evaluate.experiments.speed import MeasuredSpeed, SpeedTable
 from app.evaluate.experiments.tables import Column, FiguresTable
 from app.paper.claims import Claim, Reads, Run, check, judged, paper_claims
-from app.paper.items import EXAMPLES, paper_items
+from app.paper.items import EXAMPLES, Item, paper_items
 from app.paper.outputs import claim_rows, printed, reading
+from coft_core.assets import assets_path
 from coft_core.experiments.averages import Part
 from tests.app.evaluate.test_experiment_tables import experiment, kept, outcomes
 
@@ -151,6 +153,13 @@ def test_differences_of_other_tables_come_of_both_intervals():
         check(replace(claim, reads=replace(claim.reads, against="Vanilla")), [run]).verdict == "cannot be checked here"
     )
     assert check(replace(claim, reads=Reads("made", ("Overhead, %",)), within=(None, 14)), [run]).verdict == "shown"
+    grid = table.grid(figures)
+    swept = replace(
+        grid, rows=tuple((replace(head, title=f"{head.title}, lambda 0.4"), row) for head, row in grid.rows)
+    )
+    assert check(claim, [Run("demo", figures, (swept,))]).found == check(claim, [run]).found
+    beside = replace(claim.reads, columns=("Tokens a second",), rows=("A",), against="Overhead, %")
+    assert check(replace(claim, reads=beside), [run]).found[0][1].value == 90.0
     share = Grid("Speed", "", table.grid(figures).heads, ((table.grid(figures).rows[0][0], (
         Value(0.1, n=200, what="contexts"), None, None)),), ())  # fmt: skip
     covered = replace(claim, reads=Reads("made", ("Tokens a second",), rows=("Vanilla",)), within=(0, 0.2))
@@ -174,6 +183,13 @@ def test_every_claim_names_what_its_experiment_has():
             beside = () if table.rows == "suites" else (claim.reads.against or "COFT",)
             rows = {*claim.reads.rows, *beside} - ({"COFT"} if claim.reads.rows != ("COFT",) else set())
             assert rows <= labels, claim.says
+
+
+@pytest.mark.parametrize(("name", "kind"), [("items", Item), ("claims", Claim)])
+def test_no_field_of_a_file_is_left_unread(name, kind):
+    for read in yaml.safe_load(assets_path("paper", f"{name}.yaml").read_text("utf-8")):
+        assert set(read) <= {own.name for own in fields(kind)}
+        assert set(read.get("reads", {})) <= {own.name for own in fields(Reads)}
 
 
 def test_the_documents_list_every_item_with_its_experiments_and_its_state():
