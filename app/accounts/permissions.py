@@ -98,6 +98,7 @@ PAGES: Mapping[str, PageNeeds] = {
     "swap": PageNeeds(READ, WORK),
     "paths": PageNeeds(READ, WORK),
     "batches": PageNeeds(READ, LEAD),
+    "decisions": PageNeeds(READ, WORK),
     "sessions": PageNeeds(READ, LEAD),
     "review": PageNeeds(READ, WORK),
     "lists": PageNeeds(READ, LEAD),

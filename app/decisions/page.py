@@ -17,7 +17,7 @@ from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, shown, shown_to
 from app.shared.formal_reports import Statement
 from app.shared.markup import html, laid_out
-from app.shared.needs import EXPORT, READ
+from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.web import TEMPLATES, topbar
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
@@ -79,7 +79,7 @@ class DecisionHandlers:
         """Show another run."""
         return self._shown(int(event.id))
 
-    @shown
+    @shown_to(LEAD)
     def delete(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Delete a run."""
         self._decisions.delete(int(event.id))

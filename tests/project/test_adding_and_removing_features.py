@@ -53,7 +53,7 @@ def test_a_page_with_its_command_and_endpoint_takes_less_than_sixty_lines_of_pyt
 def test_all_other_pages_are_served_with_the_new_one_and_without_the_removed_ones(changed):
     folder, served = changed
     assert served["steps"] == 2
-    assert len(served["pages"]) == 11
+    assert len(served["pages"]) == 12
     assert [path for path, page in served["pages"].items() if 'href=\\"./families\\"' in page] == [
         page for page in served["pages"] if page in ("sessions", "review", "families")
     ]

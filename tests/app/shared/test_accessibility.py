@@ -210,6 +210,7 @@ EMPTY = (
     "swap",
     "paths",
     "batches",
+    "decisions",
     "sessions",
     "review",
     "lists",

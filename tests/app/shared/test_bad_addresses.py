@@ -57,7 +57,7 @@ def test_nothing_is_said_of_an_address_whose_session_is_there_and_all_that_is_mi
     ]  # fmt: skip
     for path, query in (
         ("calibrate", "run"), ("tune", "run"), ("evaluate", "evaluation"), ("swap", "session"), ("sessions", "batch"),
-        ("review", "session"), ("lists", "list"), ("batches", "batch"), ("paths", "run"),
+        ("review", "session"), ("lists", "list"), ("batches", "batch"), ("decisions", "run"), ("paths", "run"),
     ):  # fmt: skip
         (entry,) = missing(pages[path], {query: "77"})
         assert "77" in entry["said"], path
