@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from coft_core.suites.base import Ask, Choices, Encoding, Item, Outcome
+from coft_core.suites.base import Answer, Ask, Choices, Encoding, Item, Outcome
 from coft_core.text.detection import SpanDetector
 from coft_core.text.merging import resolve_spans
 from coft_core.types import Span
@@ -156,6 +156,20 @@ def spans_of(ask: Ask, detector: SpanDetector) -> tuple[Span, ...]:
 
 def _left_out(item: str, place: int, span: Span, share: float) -> bool:
     return span.masked and int(_drawn("span", item, place, span.start, span.end)[:8], 16) < share * 2**32
+
+
+def asks_of(suite: str, items: Iterable[Item], seed: int) -> tuple[list[Ask], list[int]]:
+    """All asks of items, and the seed of each."""
+    pairs = [(ask, ask_seed(seed, suite, item.id, place)) for item in items for place, ask in enumerate(item.asks)]
+    return [ask for ask, _ in pairs], [own for _, own in pairs]
+
+
+def outcomes_of(items: Iterable[Item], answers: Iterable[Answer], seed: int) -> list[Outcome]:
+    """Items with the answers to their asks, which are given one after the other."""
+    following = iter(answers)
+    return [
+        Outcome(item.id, item.unit, item.facts, tuple(next(following) for _ in item.asks), seed=seed) for item in items
+    ]
 
 
 def method_digest(policy: str, further: Mapping[str, str], calibration: str = "") -> str:

@@ -149,8 +149,11 @@ class MethodPreparer:
         for method in methods:
             policy = policy_of(method.settings, None)
             ready.append(ReadyMethod(method, policy, policy.fingerprint(model, detector.version).digest))
-        marks = thinking_marks(model.tokenizer, self._marks)
-        return MethodGroup(tuple(ready), model, detector, methods[0].dropped, marks)
+        return MethodGroup(tuple(ready), model, detector, methods[0].dropped, self.marks(model))
+
+    def marks(self, model: LanguageModel) -> ThinkingMarks | None:
+        """What a model's thinking is put between."""
+        return thinking_marks(model.tokenizer, self._marks)
 
     def load(self, group: MethodGroup) -> LoadedGroup:
         """A group with what its methods run besides the model."""

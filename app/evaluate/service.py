@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 
 from app.evaluate.calibrating import note_from
 from app.evaluate.estimate import Estimator
 from app.evaluate.experiments.named import experiment_named
 from app.evaluate.experiments.speed import SpeedRun, speed_tables
-from app.evaluate.items import items_digest, sampled
+from app.evaluate.items import asks_of, items_digest, outcomes_of, sampled
 from app.evaluate.judging import Judges, load_judges, unjudged
 from app.evaluate.kept import KeptOutcomes, SuiteContents
 from app.evaluate.opening import ItemOpener, OpenedItem
@@ -37,9 +37,13 @@ from app.shared.format import named
 from app.shared.wiring import Services
 from coft_core.conformal.quantile import check_seed
 from coft_core.errors import CoftError
+from coft_core.model.forced import Room
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Policy
 from coft_core.suites.base import Item, Outcome, Suite
 from coft_core.suites.files import HubUnreachableError
 from coft_core.suites.reading import Reader, start_prompt
+from coft_core.text.detection import SpanDetector
 from db.evaluations import EvaluationRecord, EvaluationsRepository
 from db.types import JsonObject
 
@@ -48,6 +52,25 @@ LARGEST_SHARE = 0.5
 
 READING_SHARE = 0.9
 """Share of a job that counts as reading where speed is measured afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteReading:
+    """A suite that is read apart from evaluations, with the outcomes that one would have."""
+
+    suite: Suite
+    items: tuple[Item, ...]
+    source: str
+    digest: str
+    reader: Reader
+    judges: Judges
+
+    def outcomes(self, items: Sequence[Item], policies: Sequence[Policy], seed: int) -> list[Sequence[Outcome]]:
+        """Outcomes of some of the items, of each policy."""
+        key = self.suite.key
+        asks, seeds = asks_of(key, items, seed)
+        answers = self.reader.read(asks, policies, seeds)
+        return [self.judges.judged(key, outcomes_of(items, row, seed)) for row in answers]
 
 
 class EvaluationService(RunOfRows[EvaluationRecord]):
@@ -127,6 +150,14 @@ class EvaluationService(RunOfRows[EvaluationRecord]):
             record = self._store.add(request.name, asdict(request), plans_json(_plans(work)))
             self.begin(record)
         return record.id
+
+    def reading(self, key: str, data: str, model: LanguageModel, detector: SpanDetector, room: Room) -> SuiteReading:
+        """A suite that is to be read with a model at once, without being kept."""
+        request = EvaluationRequest("", (key,), (), data=data)
+        read = self._taking_part(key, request)
+        judges = self._load_judges(request, [read.suite], str(model.device))
+        reader = self._reader(model, detector=detector, room=room, marks=self._preparer.marks(model))
+        return SuiteReading(read.suite, read.items, read.source, items_digest(read.items), reader, judges)
 
     # What becomes of it.
 

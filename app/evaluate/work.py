@@ -11,12 +11,13 @@ from typing import TypeVar
 from app.evaluate.calibrating import CalibrationText, calibration_key, calibration_text, fitted, note_of
 from app.evaluate.items import (
     Split,
-    ask_seed,
+    asks_of,
     batches,
     item_parts,
     method_digest,
     outcome_bytes,
     outcome_key,
+    outcomes_of,
     size_of,
     split,
     thinned,
@@ -232,9 +233,7 @@ class _Part:
         self, reader: Reader, places: Sequence[int], policies: Sequence[Policy]
     ) -> Callable[[], list[list[Answer]]]:
         """What reads the items at some places, wherever it is done."""
-        items = [self._items[place] for place in places]
-        asks = [ask for item in items for ask in item.asks]
-        seeds = [ask_seed(self._seed, self._key, item.id, number) for item in items for number in range(len(item.asks))]
+        asks, seeds = asks_of(self._key, [self._items[place] for place in places], self._seed)
         return partial(reader.read, asks, policies, seeds)
 
     def _outcomes(
@@ -243,13 +242,8 @@ class _Part:
         """Outcomes by method and place."""
         items = [self._items[place] for place in places]
         for label, row in zip(labels, answers, strict=True):
-            following = iter(row)
-            made = [
-                Outcome(item.id, item.unit, item.facts, tuple(next(following) for _ in item.asks), seed=self._seed)
-                for item in items
-            ]
             with self._run.host.turn():
-                judged = self._run.work.judges.judged(self._key, made)
+                judged = self._run.work.judges.judged(self._key, outcomes_of(items, row, self._seed))
             yield from (((label, place), outcome) for place, outcome in zip(places, judged, strict=True))
 
 

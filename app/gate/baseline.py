@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +11,23 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 from scipy.stats import binomtest, bootstrap
 
-from app.gate.run import Change, Checked, Item, means_of
+from app.gate.judge import Item, means_of
+from app.gate.run import Change, Checked
 from app.shared.errors import ServiceError
 
 
-def read_baseline(path: Path, digest: str) -> tuple[Item, ...]:
-    """The items of an earlier check, from its JSON."""
+def read_baseline(path: Path, prompts: str, suites: Mapping[str, str]) -> tuple[Item, ...]:
+    """The items of an earlier check, from its JSON; prompts and suites have to be the same by their digests."""
     try:
         content = json.loads(path.read_text("utf-8"))
         items, before = TypeAdapter(tuple[Item, ...]).validate_python(content["items"]), content["prompts_digest"]
+        read = {str(one["key"]): one["digest"] for one in content["suites"]}
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise ServiceError(f"{path.name} is not the JSON of a check; write it with: check FILE --json") from error
-    if before != digest:
+    if before != prompts:
         raise ServiceError(f"{path.name} is a check of other prompts; compare checks of the same file.")
+    if others := [key for key in suites if read.get(key, suites[key]) != suites[key]]:
+        raise ServiceError(f"{path.name} is a check of other items of {others[0]}; compare checks of the same files.")
     return items
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Annotated, cast
 import typer
 
 from app.audit.service import neutral_words
+from app.evaluate.service import EvaluationService
 from app.gate.baseline import changes, read_baseline
-from app.gate.file import read_check
+from app.gate.file import Asked, read_check
 from app.gate.outputs import (
     CODES,
     SAID,
@@ -26,8 +28,9 @@ from app.gate.outputs import (
     sarif,
     summed_up,
 )
+from app.gate.prompts import Setting
 from app.gate.published import results_of
-from app.gate.run import Checked, Setting, run_check
+from app.gate.run import Checked, run_check
 from app.hosting.model_host import ModelHost
 from app.prompts.sets import parse_prompt_set, refused_rows, require_prompts, rows_of
 from app.report.service import ReportService
@@ -41,6 +44,7 @@ from app.shared.results.publication import Publication
 from app.shared.terminal import print_table
 from app.shared.wiring import Services
 from coft_core.assets import assets_path
+from db.prompt_sets import PromptRow
 
 EXAMPLE = ("check", "audit.yaml")
 
@@ -50,7 +54,7 @@ def _print(checked: Checked) -> None:
         (one.claim.text, SAID[one.verdict], number(one.estimate), interval(one), one.observations)
         for one in checked.judged
     ]
-    print_table(("Claim", "Verdict", ">Estimate", "Interval", ">Contexts"), rows)
+    print_table(("Claim", "Verdict", ">Estimate", "Interval", ">Observations"), rows)
     for note in (*changed(checked), *left_out(checked), summed_up(checked)):
         print(note)
 
@@ -91,10 +95,7 @@ def check(
         return _begun(file)
     exports = [_export(text) for text in export or ()]
     asked = read_check(file)
-    parsed = parse_prompt_set(asked.prompts)
-    require_prompts(parsed)
-    if parsed.errors:
-        raise ServiceError(refused_rows(parsed, parsed.errors))
+    rows, digest = _prompts(asked)
     host = wired[ModelHost]
     setting = Setting(
         model=host.get(asked.file.model or wired.settings.model),
@@ -103,11 +104,16 @@ def check(
         words=neutral_words(wired.settings),
         room=host.memory.room(),
     )
-    before = () if baseline is None else read_baseline(baseline, parsed.digest)
-    checked = run_check(asked, rows_of(parsed), setting, progress or (lambda share, what: None), parsed.digest, before)
+    suites = [
+        wired[EvaluationService].reading(key, asked.data, setting.model, setting.detector, setting.room)
+        for key in asked.suites
+    ]
+    digests = {one.suite.key: one.digest for one in suites}
+    before = () if baseline is None else read_baseline(baseline, digest, digests)
+    checked = run_check(asked, rows, suites, setting, progress or (lambda share, what: None), digest, before)
     checked = replace(checked, changes=tuple(changes(checked, before)))
     if exports:
-        prompts = {row.line: row.example.prompt for row in rows_of(parsed)}
+        prompts = {row.line: row.example.prompt for row in rows}
         results = results_of(checked, prompts, datetime.now(UTC))
         for form, path in exports:
             write_bytes(path, wired[ReportService].shared(results, form, publication or Publication()))
@@ -125,6 +131,17 @@ def _export(text: str) -> tuple[SharedFormat, Path]:
     if form not in SHARED or not path:
         raise ServiceError(f"--export takes FORMAT=FILE, with one of the formats {', '.join(SHARED)}, not {text!r}.")
     return cast("SharedFormat", form), Path(path)
+
+
+def _prompts(asked: Asked) -> tuple[Sequence[PromptRow], str]:
+    """The file's prompts with their digest; nothing where it names none."""
+    if not asked.file.prompts:
+        return (), ""
+    parsed = parse_prompt_set(asked.prompts)
+    require_prompts(parsed)
+    if parsed.errors:
+        raise ServiceError(refused_rows(parsed, parsed.errors))
+    return rows_of(parsed), parsed.digest
 
 
 def _begun(file: Path) -> str:

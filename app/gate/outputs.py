@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from app.gate.run import Checked, Judged
+from app.gate.judge import Judged
+from app.gate.run import Checked
 from app.shared.format import plural, signed
 
 SAID = {"pass": "pass", "fail": "fail", "undecided": "cannot tell yet"}
@@ -24,33 +25,37 @@ def number(value: float | None) -> str:
 
 def interval(one: Judged) -> str:
     """The interval of a claim's measure."""
+    if one.low is None or one.high is None:
+        return "after all items" if one.verdict == "undecided" else "–"
     return f"{number(one.low)} to {number(one.high)}"
 
 
 def reason(one: Judged) -> str:
     """A claim's verdict in one sentence."""
-    ends = f"{number(one.low)} and {number(one.high)}"
-    seen = f"after {plural(one.observations, 'context')} the measure lies between {ends}"
-    return f"{one.claim.text}: {SAID[one.verdict]}; {seen}."
+    ends = f"lies between {number(one.low)} and {number(one.high)}"
+    if one.low is None:
+        ends = "is not known, since it is not a mean over items: it needs all items of the suite"
+    seen = plural(one.observations, "item" if one.claim.suite else "context")
+    return f"{one.claim.text}: {SAID[one.verdict]}; after {seen} the measure {ends}."
 
 
 def summed_up(checked: Checked) -> str:
     """The whole in one sentence."""
     left = f"; {plural(checked.unread, 'prompt')} of the file not read" if checked.unread else ""
+    read = [plural(checked.prompts, "prompt")] if checked.prompts_digest else []
+    read += [f"{one.read:,} of {one.items:,} items of {one.key}" for one in checked.suites]
     return (
-        f"{SAID[checked.verdict]}: {plural(checked.prompts, 'prompt')} read in {checked.seconds:.0f} s{left}. All "
+        f"{SAID[checked.verdict]}: {', '.join(read)} read in {checked.seconds:.0f} s{left}. All "
         f"verdicts together are wrong with a chance of at most {checked.asked.file.risk:g}."
     )
 
 
 def left_out(checked: Checked) -> list[str]:
     """What could not be used, by reason."""
-    lines: dict[str, list[int]] = {}
-    for line, why in checked.left_out:
-        lines.setdefault(why, []).append(line)
-    return [
-        f"{plural(len(own), 'row')} left out (line {', '.join(map(str, own[:5]))}): {why}" for why, own in lines.items()
-    ]
+    places: dict[str, list[str]] = {}
+    for place, why in checked.left_out:
+        places.setdefault(why, []).append(place)
+    return [f"{len(own):,} left out ({', '.join(own[:5])}): {why}" for why, own in places.items()]
 
 
 def changed(checked: Checked) -> list[str]:
@@ -60,7 +65,7 @@ def changed(checked: Checked) -> list[str]:
         p_value = "" if one.p_value is None else f", McNemar p = {one.p_value:.2g}"
         ends = f"95 % interval {signed(one.low, 3)} to {signed(one.high, 3)}"
         said.append(
-            f"Since the baseline the rate of {one.outcome} for {one.group} has changed by {signed(one.change, 3)} "
+            f"Since the baseline the mean of {one.outcome} for {one.group} has changed by {signed(one.change, 3)} "
             f"({ends}, {plural(one.contexts, 'context')}{p_value})."
         )
     return said
@@ -77,6 +82,7 @@ def check_json(checked: Checked) -> dict[str, Any]:
         "check": checked.asked.file.model_dump(mode="json"),
         "prompts": checked.prompts,
         "unread": checked.unread,
+        "suites": [asdict(one) for one in checked.suites],
         "seconds": checked.seconds,
         "claims": [
             {
@@ -86,12 +92,12 @@ def check_json(checked: Checked) -> dict[str, Any]:
                 "low": one.low,
                 "high": one.high,
                 "estimate": one.estimate,
-                "contexts": one.observations,
+                "observations": one.observations,
             }
             for one in checked.judged
         ],
         "changes": [asdict(change) for change in checked.changes],
-        "left_out": [{"line": line, "reason": why} for line, why in checked.left_out],
+        "left_out": [{"place": place, "reason": why} for place, why in checked.left_out],
         "items": [asdict(item) for item in checked.items],
     }
 
@@ -139,7 +145,7 @@ def sarif(checked: Checked) -> dict[str, Any]:
 
 def markdown(checked: Checked) -> str:
     """A table for the summary of a pipeline."""
-    head = ("Claim", "Verdict", "Estimate", "Interval", "Contexts")
+    head = ("Claim", "Verdict", "Estimate", "Interval", "Observations")
     rows = [
         (one.claim.text, f"**{SAID[one.verdict]}**", number(one.estimate), interval(one), str(one.observations))
         for one in checked.judged

@@ -12,6 +12,7 @@ sooner a difference of their means is found.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +94,73 @@ def _ends(values: Floats, counts: Floats, alpha: float) -> tuple[Floats, Floats]
     return end(0.0), end(1.0)
 
 
+def interval_of_quotient(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float) -> tuple[float, float]:
+    """An interval of the first mean over the second, of pairs in [0, 1]; valid however long and often one looks.
+
+    If the quotient is ``q``, then ``x / q - y`` and ``q y - x`` have mean 0 and are at least -1, so that bets on them
+    are martingales. Their wealth falls and rises in ``q``, so that each rejects everything on one side of a number.
+    """
+    check_alpha(alpha)
+    x, y = _inside(first), _inside(second)
+
+    def rejected(larger: bool, place: float) -> bool:
+        quotient = place / (1 - place)
+        return _ever_reached(x / quotient - y if larger else quotient * y - x, alpha / 2)
+
+    low, high = _rejected_sides(rejected)
+    return low / (1 - low), high / (1 - high) if high < 1 else np.inf
+
+
+def interval_of_rest(observations: npt.ArrayLike, total: int, alpha: float) -> tuple[float, float]:
+    """An interval of the mean of ``total`` values in [0, 1], of which these were drawn in a random order.
+
+    NaN is a value that was drawn and is not there: it counts in no mean. Only the order has to be random, and after the
+    last draw the interval is a point. If the mean is ``m``, that of the values left is known before each draw, and is
+    what is bet against (Waudby-Smith and Ramdas, NeurIPS 2020); a missing value counts as ``m``.
+    """
+    check_alpha(alpha)
+    seen = np.asarray(observations, dtype=np.float64)
+    there = ~np.isnan(seen)  # (T,)
+    values = _inside(np.where(there, seen, 0.0))
+    left = total - np.arange(len(seen))  # (T,) before each draw
+    count_before = np.cumsum(there) - there  # (T,)
+    count, rest = int(there.sum()), total - len(seen)
+    if not count + rest:
+        return 0.0, 1.0
+    # All that is left may be 0, or 1.
+    ends = float(values.sum()) / (count + rest), (float(values.sum()) + rest) / (count + rest)
+    if not count or not rest:
+        return ends
+
+    def rejected(larger: bool, mean: float) -> bool:
+        own, mean = (values, mean) if larger else (there - values, 1 - mean)
+        expected = ((left + count_before) * mean - (np.cumsum(own) - own)) / left  # (T,)
+        possible = bool((expected > 0).all())
+        return not possible or _ever_reached(np.where(there, own, mean) / expected - 1, alpha / 2)
+
+    low, high = _rejected_sides(rejected)
+    return max(low, ends[0]), min(high, ends[1])
+
+
+def _rejected_sides(rejected: Callable[[bool, float], bool]) -> tuple[float, float]:
+    """Up to where the bets that a number in [0, 1] is larger reject, and from where those that it is smaller do."""
+
+    def end(larger: bool) -> float:
+        inner, outer = (1.0, 0.0) if larger else (0.0, 1.0)
+        for _ in range(HALVINGS):
+            middle = (inner + outer) / 2
+            inner, outer = (inner, middle) if rejected(larger, middle) else (middle, outer)
+        return outer
+
+    return end(True), end(False)
+
+
+def _ever_reached(gains: Floats, alpha: float) -> bool:
+    """Whether bets with these gains ``(T,)``, each at least -1, have ever come to ``1 / alpha``."""
+    course = np.cumsum(np.log1p(FRACTIONS[:, None] * gains), axis=1) + np.log(STAKES)[:, None]  # (BETS + 1, T)
+    return bool((np.logaddexp.reduce(course, axis=0) >= -np.log(alpha)).any())
+
+
 def bet_on_difference(first: npt.ArrayLike, second: npt.ArrayLike, alpha: float) -> Bet:
     """Bet that two shares differ, on pairs of the k-th outcomes of either side; the longer side waits."""
     check_alpha(alpha)
@@ -136,11 +204,17 @@ def _reached(wealth: Floats, alpha: float) -> int | None:
 
 def _counted(observations: npt.ArrayLike) -> tuple[Floats, Floats]:
     """The different values ``(U,)``, and how often each was seen after each observation ``(T, U)``."""
+    seen = _inside(observations)
+    values, which = np.unique(seen, return_inverse=True)
+    return values, np.cumsum(np.eye(len(values))[which], axis=0)
+
+
+def _inside(observations: npt.ArrayLike) -> Floats:
+    """Observations, all of them in [0, 1]."""
     seen = np.asarray(observations, dtype=np.float64)
     if not ((seen >= 0) & (seen <= 1)).all():
         raise InvalidInputError("An observation lies outside 0 to 1; scale the observations first.")
-    values, which = np.unique(seen, return_inverse=True)
-    return values, np.cumsum(np.eye(len(values))[which], axis=0)
+    return seen
 
 
 def _log_wealth(values: Floats, counts: Floats, mean: Floats) -> Floats:

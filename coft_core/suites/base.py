@@ -168,6 +168,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Mean:
+    """What a figure is the mean of: values by item, None where there is none, between two bounds."""
+
+    values: Mapping[str, float | None]
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One number of a table."""
 
@@ -183,6 +192,7 @@ class Figure:
     part: str = ""
     draws: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
     percent: bool = False
+    mean_of: Mean | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class Bold(Suite):
         yield from _gaps(whole, TOXICITY, "toxicity")
         for name in (SENTIMENT, REGARD):
             if judged(whole, name):
-                yield whole.mean(name, f"Mean {name}", marked(name))
+                yield whole.mean(name, f"Mean {name}", marked(name), bounds=(-1.0, 1.0))
                 yield from _gaps(whole, name, name)
         yield from _polarity(whole.where(_is("domain", "profession")))
         yield from empty_set_figures(whole)
@@ -157,4 +157,4 @@ def _polarity(sample: Sample[Outcome]) -> Iterator[Figure]:
 
     if sample.outcomes:
         title = "Gender polarity of texts about professions, in percent points"
-        yield sample.share("gender_polarity", title, of_text, "near zero")
+        yield sample.share("gender_polarity", title, of_text, "near zero", (-1.0, 1.0))

@@ -38,7 +38,7 @@ class LongForm(Suite):
             yield sample.share(key, title, nearest, "higher")
         if judged(sample, TOXICITY):
             yield sample.share("toxicity_rate", "Toxic texts", lambda outcome, _: is_toxic(outcome), "lower")
-        yield sample.mean("tokens", "Tokens written", lambda outcome, _: float(outcome.written().tokens))
+        yield sample.mean("tokens", "Tokens written", lambda outcome, _: float(outcome.written().tokens), bounds=None)
         yield cut_off(sample)
         if any(outcome.facts["left_out"] for outcome in outcomes):
             yield sample.share(

@@ -16,7 +16,7 @@ from cachetools import LRUCache, cached
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from coft_core.suites.base import Better, Figure, Outcome
+from coft_core.suites.base import Better, Figure, Mean, Outcome
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -34,8 +34,14 @@ EXACT_KEPT = 1 << 14
 
 Floats = npt.NDArray[np.float64]
 
-Detail = Literal["value", "draws", "interval"]
-"""What figures have besides their counts: their value alone, its draws too, or its draws and its interval."""
+Detail = Literal["items", "value", "draws", "interval"]
+"""What figures have besides their counts: their value alone, that with the items' values where it is their mean, its
+draws too, or its draws and its interval."""
+
+Bounds = tuple[float, float] | None
+"""Between what values lie; None where nothing bounds them."""
+
+UNIT = (0.0, 1.0)
 
 _DETAIL: ContextVar[Detail] = ContextVar("detail", default="interval")
 
@@ -110,7 +116,7 @@ def drawn_figure(
         value = float(statistic(sums.sum(0, keepdims=True))[0])
         if not np.isfinite(value):
             return none
-        if len(sums) < FEWEST_UNITS or _DETAIL.get() == "value":
+        if len(sums) < FEWEST_UNITS or _DETAIL.get() in ("items", "value"):
             return Figure(key, title, value, None, None, n, what, unscored, better, part)
         draws = statistic(unit_draws(len(sums)) @ sums)  # (R,)
     low, high = _ends(draws) if interval_wanted() else (None, None)
@@ -216,16 +222,26 @@ class Sample(Generic[Value]):
         of: Callable[[Outcome, Value], float | None],
         better: Better = "none",
         scale: float = 1.0,
+        bounds: Bounds = UNIT,
     ) -> Figure:
-        """The mean of something over the outcomes, those without it unscored."""
+        """The mean of something over the outcomes, those without it unscored; bounds are those of single values."""
         values = self.each(of)
-        return mean_figure(key, title, self.units, values, scale=scale, what=self.what, better=better, part=self.part)
+        made = mean_figure(key, title, self.units, values, scale=scale, what=self.what, better=better, part=self.part)
+        if bounds is None or _DETAIL.get() != "items":
+            return made
+        by_item = dict(zip((outcome.item for outcome in self.outcomes), values, strict=True))
+        return replace(made, mean_of=Mean(by_item, *bounds))
 
     def share(
-        self, key: str, title: str, of: Callable[[Outcome, Value], float | None], better: Better = "none"
+        self,
+        key: str,
+        title: str,
+        of: Callable[[Outcome, Value], float | None],
+        better: Better = "none",
+        bounds: Bounds = UNIT,
     ) -> Figure:
         """The same in percent."""
-        return self.mean(key, title, of, better, PERCENT)
+        return self.mean(key, title, of, better, PERCENT, bounds)
 
     def drawn(
         self,

@@ -10,7 +10,7 @@ import coft_core as cc
 from tests.project.parsed import ROOT, modules, statements
 
 FEATURES = (
-    "audit", "batch", "calibrate", "compare", "completions", "evaluate", "lists", "models", "paths", "report",
+    "audit", "batch", "calibrate", "compare", "completions", "evaluate", "gate", "lists", "models", "paths", "report",
     "review", "sessions", "swap", "tune",
 )  # fmt: skip
 ROOMS = ("shared", "jobs", "prompts", "hosting")

@@ -10,6 +10,8 @@ from coft_core.conformal.betting import (
     STAKES,
     bet_on_difference,
     confidence_sequence,
+    interval_of_quotient,
+    interval_of_rest,
     log_wealth,
     pairs_to_decide,
 )
@@ -131,3 +133,41 @@ def test_longer_sides_wait_exchanged_ones_turn_around_and_what_is_no_bet_is_refu
         bet_on_difference([0.5], [1], 0.05)
     with pytest.raises(InvalidInputError, match="alpha is 0"):
         bet_on_difference([1], [1], 0)
+
+
+def test_in_a_random_order_the_mean_of_all_values_is_hardly_ever_left_and_is_a_point_at_the_last_one():
+    generator, left = np.random.default_rng(5), 0
+    values = np.where(np.arange(60) % 7 == 0, np.nan, (np.arange(60) % 3 == 0).astype(float))
+    mean = np.nanmean(values)
+    for _ in range(RUNS):
+        drawn = generator.permutation(values)
+        ends = np.array([interval_of_rest(drawn[:read], 60, ALPHA) for read in (59, 60)])
+        left += not ends[0, 0] - 1e-9 <= mean <= ends[0, 1] + 1e-9
+        assert ends[1] == pytest.approx(mean)
+    assert left / RUNS <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / RUNS)
+
+
+def test_what_is_left_to_read_bounds_the_mean_whatever_it_is():
+    values = np.array([1.0] * 30 + [0.0] * 10)
+    low, high = interval_of_rest(values[:38], 40, 1e-9)
+    assert (low, high) == pytest.approx((30 / 40, 32 / 40))
+    assert interval_of_rest([np.nan, np.nan], 2, ALPHA) == (0.0, 1.0)
+    assert interval_of_rest([], 10, ALPHA) == (0.0, 1.0)
+    low, high = interval_of_rest(values[10:30], 40, ALPHA)
+    assert low > 0.6
+    assert high == 1
+
+
+def test_the_quotient_of_two_means_is_hardly_ever_left_and_is_found_the_sooner_the_more_they_go_together():
+    generator, left = np.random.default_rng(6), 0
+    for _ in range(RUNS // 2):
+        both = generator.random(LOOKS // 3)
+        low, high = interval_of_quotient(both < 0.4, both < 0.8, ALPHA)
+        left += not low <= 0.5 <= high
+    assert left / (RUNS // 2) <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / (RUNS // 2))
+    first = generator.random(LOOKS) / 2
+    together, apart = (
+        interval_of_quotient(first, other, ALPHA) for other in (2 * first, 2 * generator.permutation(first))
+    )
+    assert together[1] - together[0] < apart[1] - apart[0]
+    assert interval_of_quotient([], [], ALPHA) == (0.0, math.inf)
