@@ -19,10 +19,10 @@ def run() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in PROGRAM:
             raise
-        # Installed as a library, the program has neither pages nor commands.
+        # Installed without what it needs, as the library may be, the program has neither pages nor commands.
         sys.exit(
             f"coft-audit: the commands need the package {error.name!r}, which is not installed; run pip install "
-            "'coft-audit[app]'."
+            "coft-audit."
         )
 
     def opened(**options: Any) -> Any:

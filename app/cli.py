@@ -23,11 +23,11 @@ Opened = Callable[..., AbstractContextManager[Services]]
 
 
 def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -> int:
-    """Run a command."""
+    """Run a command; without any, serve."""
     command = program(opened or opened_by_settings)
-    words = sys.argv[1:] if arguments is None else arguments
+    words = (sys.argv[1:] if arguments is None else arguments) or ["serve"]
     try:
-        asked = command.main(args=arguments, prog_name="python -m app", standalone_mode=False)
+        asked = command.main(args=words, prog_name="python -m app", standalone_mode=False)
         return _run(asked) if callable(asked) else 0
     except TyperException as error:
         if context := getattr(error, "ctx", None):

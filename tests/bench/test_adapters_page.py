@@ -66,4 +66,4 @@ def test_the_lines_of_pip_of_each_section_install_every_package_that_its_blocks_
 def test_every_line_of_pip_on_the_page_and_in_the_readme_names_extras_that_there_are():
     text = PAGE.read_text("utf-8") + (ROOT / "README.md").read_text("utf-8")
     named = {extra for part in re.findall(r'pip install "?\.\[([\w,]+)\]', text) for extra in part.split(",")}
-    assert {"app", "evaluation", "postgres"} <= named <= set(PROJECT["optional-dependencies"])
+    assert {"evaluation", "postgresql"} <= named <= set(PROJECT["optional-dependencies"])

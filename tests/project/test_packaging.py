@@ -13,6 +13,7 @@ from importlib.metadata import distribution
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -260,6 +261,7 @@ def test_both_prompt_set_templates_hold_every_field_and_can_be_used_as_they_are(
     assert parsed[0].weights == parsed[1].weights
 
 
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -268,32 +270,39 @@ def least(lines):
     return dict(re.fullmatch(r"([a-z0-9-]+)(?:\[[a-z]+\])?>=([0-9][0-9a-z.]*)", line).groups() for line in lines)
 
 
-def test_the_package_asks_for_what_is_pinned_the_library_without_the_parts_of_the_pages():
+def test_the_package_asks_for_what_is_pinned_so_that_it_serves_without_an_extra():
     extras = PROJECT["optional-dependencies"]
     pinned = dict(line.split("==") for line in requirements("requirements.txt"))
-    assert {**least(PROJECT["dependencies"]), **least(extras["app"])} == pinned
-    assert not set(least(PROJECT["dependencies"])) & {"gradio", "sqlalchemy", "plotly", "typer", "mcp"}
+    assert least(PROJECT["dependencies"]) == pinned
     every = {**dict(line.split("==") for line in requirements("requirements-dev.txt"))}
     every |= dict(line.split("==") for line in requirements("requirements-evaluation.txt"))
     evaluation = least(extras["evaluation"])
     assert {name: every.get(name) for name in evaluation} == evaluation
     driver = dict(line.split("==") for line in requirements("requirements-postgresql.txt"))
-    assert least(extras["postgres"]) == {"psycopg": driver["psycopg-binary"]} == {"psycopg": driver["psycopg"]}
+    assert least(extras["postgresql"]) == {"psycopg": driver["psycopg-binary"]} == {"psycopg": driver["psycopg"]}
     cluster = dict(line.split("==") for line in requirements("requirements-ray.txt"))
     assert least(extras["ray"]) == {"ray": cluster["ray"]}
     runner = dict(line.split("==") for line in requirements("requirements-llama.txt"))
     assert least(extras["llama"]) == runner
-    assert set(extras) == {"app", "evaluation", "llama", "postgres", "ray"}
+    quantised = dict(line.split("==") for line in requirements("requirements-quantization.txt"))
+    assert least(extras["cuda"]) == quantised
+    assert set(extras) == {"cuda", "evaluation", "llama", "postgresql", "ray"}
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The wheel, installed into a folder of its own without what it needs, which this environment has."""
+def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    place = folder / "installed"
-    # Pip makes a wheel of the folder and installs that.
-    install = [*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(place), str(ROOT)]
+    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, text=True, timeout=250)
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def installed(wheel):
+    """The wheel, installed into a folder of its own without what it needs, which this environment has."""
+    place = wheel.parent / "installed"
+    install = [*PIP, "install", "--no-deps", "--no-index", "--target", str(place), str(wheel)]
     subprocess.run(install, check=True, capture_output=True, text=True, timeout=250)
     return place
 
@@ -347,7 +356,30 @@ def test_the_installed_library_needs_nothing_of_the_pages_and_the_installed_comm
     assert "audit" in answered(installed, str(installed / "bin/coft-audit"), "--help")
 
 
-def test_without_the_extra_the_command_says_what_to_install():
+@pytest.mark.slow
+def test_the_wheel_in_a_fresh_environment_serves_audits_and_checks(wheel, tmp_path):
+    prefix, port = tmp_path / "fresh", free_port()
+    linked_environment(prefix)
+    # What it needs is there by the pinned lines; something else that is missing fails instead of being fetched.
+    install = [str(prefix / "bin/python"), "-m", "pip", "install", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=100)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"COFT_PORT": str(port), "COFT_DATABASE_URL": f"sqlite:///{tmp_path}/x.sqlite3"}
+    program, given = str(prefix / "bin/coft-audit"), {"cwd": tmp_path, "env": environment, "text": True}
+    server = subprocess.Popen([program], stdout=subprocess.PIPE, **given)
+    try:
+        assert "COFT Audit runs at" in server.stdout.readline()
+        assert httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).status_code == 200
+    finally:
+        server.terminate()
+        server.wait(60)
+    for words, code in (("audit --prompt Hello --steps 2", 0), ("check --init a.yaml", 0), ("check a.yaml --json", 1)):
+        done = subprocess.run([program, *words.split()], capture_output=True, timeout=200, **given)
+        assert done.returncode == code, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "fail"
+
+
+def test_without_what_it_needs_the_command_says_what_to_install():
     script = (
         "import sys; sys.modules['typer'] = None; sys.argv = ['coft-audit']; import app.__main__; app.__main__.run()"
     )
@@ -356,7 +388,7 @@ def test_without_the_extra_the_command_says_what_to_install():
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("coft-audit: ")
     assert "'typer'" in line
-    assert "pip install 'coft-audit[app]'" in line
+    assert "pip install coft-audit" in line
 
 
 def test_the_locked_requirements_are_the_pinned_ones_with_a_digest_for_every_file_and_no_host():

@@ -1,6 +1,7 @@
 """The action and the example for a pipeline are valid, and their shell gives the verdict on."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,14 +46,33 @@ def test_the_shell_of_the_action_ends_with_the_checks_code_and_names_the_verdict
     assert "--baseline old.json" in (tmp_path / "asked").read_text()
 
 
-def test_the_shell_of_the_job_fails_where_the_check_does(tmp_path, program):
-    install, check = yaml.safe_load(JOB.read_text())["coft-audit"]["script"]
-    assert "coft-audit[app]" in install
+def test_the_shell_of_the_job_asks_as_the_action_does_and_fails_where_the_check_does(tmp_path, program):
+    job, action = yaml.safe_load(JOB.read_text())["coft-audit"], yaml.safe_load(ACTION.read_text())
+    given = {f"CHECK_{name.upper()}": own["default"] for name, own in action["inputs"].items()}
+    assert job["variables"] == given
+    (step,) = action["runs"]["steps"]
     for code in (0, 1, 2):
-        ended = subprocess.run(
-            ["bash", "-c", check],
-            cwd=tmp_path,
-            env={"PATH": f"{program}:{os.environ['PATH']}", "CODE": str(code)},
-            timeout=60,
-        )
-        assert ended.returncode == code
+        asked = []
+        for shell in ("\n".join(job["script"]), step["run"]):
+            ended = subprocess.run(
+                ["bash", "-eo", "pipefail", "-c", shell],
+                cwd=tmp_path,
+                env={"PATH": f"{program}:{os.environ['PATH']}", "CODE": str(code), **given, "CHECK_PACKAGE": ""}
+                | {"CHECK_BASELINE": "an old.json", "GITHUB_STEP_SUMMARY": "/dev/null", "GITHUB_OUTPUT": "/dev/null"},
+                timeout=60,
+            )
+            assert ended.returncode == code
+            asked.append((tmp_path / "asked").read_text())
+        assert asked[0] == asked[1]
+
+
+def test_the_release_is_built_tried_in_a_fresh_environment_and_published_without_a_password():
+    file = ROOT / ".github" / "workflows" / "release.yml"
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(file)]
+    checked = subprocess.run(check, capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stdout
+    jobs = yaml.safe_load(file.read_text())["jobs"]
+    assert jobs["publish"]["needs"] == ["build", "try"]
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}
+    assert "secrets" not in file.read_text()
+    assert re.findall("https?://(?!127.0.0.1)", file.read_text()) == []
