@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from app.gate.file import Operator
-from app.gate.run import Checked, Judged
+from app.gate.judge import Judged
+from app.gate.run import Checked
 from app.shared.results.record import Dataset, Result, Results, Sample
 from coft_core.suites.base import Better
 
