@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from app.decisions.service import DecisionService
 from app.shared.wiring import Services
+from tests.app.shared.test_accessibility import broken
 from tests.browser import hand_over
 from tests.conftest import verifier
 
@@ -28,6 +29,7 @@ def test_a_file_gives_a_finding_a_picture_and_evidence_that_verifies(visit, serv
     page.locator("#compare-groups").click()
     expect(page.locator("#decided .finding")).to_contain_text("women is selected 0.67 times as often as men")
     expect(page.locator("#decided .decided .low .mark")).to_have_count(1)
+    assert broken(page) == []
     page.locator("#downloads-fold .label-wrap").click()
     page.get_by_label("Kind", exact=True).click()
     page.get_by_role("option", name="Signed evidence bundle").click()
