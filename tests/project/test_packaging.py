@@ -357,6 +357,7 @@ def test_the_installed_library_needs_nothing_of_the_pages_and_the_installed_comm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # The program is started four times.
 def test_the_wheel_in_a_fresh_environment_serves_audits_and_checks(wheel, tmp_path):
     prefix, port = tmp_path / "fresh", free_port()
     linked_environment(prefix)

@@ -61,7 +61,7 @@ def test_a_claim_passes_or_fails_only_where_the_whole_interval_says_so(written, 
     [
         ({"claim": "gapp <= 0.1"}, 8, "not a claim"), ({"claim": "gap(fired) <= 0.1"}, 8, "1"),
         ({"claim": "piqa.acc <= 0.1"}, 8, "has no figure.*accuracy_by_length"), ({"claim": "pq.a <= 0.1"}, 8, "suite"),
-        ({"claim": "accuracy_loss <= 0.1"}, 8, "one suite"), ({"claim": "accuracy_loss(bbq) <= 0"}, 8, "biased_rate"),
+        ({"claim": "accuracy_loss <= 0.1"}, 8, "one suite"), ({"claim": "accuracy_loss(wikitext) <= 0"}, 8, "byte"),
         ({"claim": "rate <= 0.1"}, 8, "names 1 groups"), ({"name": "hired: {}\n  other:"}, 4, "selected"),
     ],
 )  # fmt: skip
