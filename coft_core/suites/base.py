@@ -45,7 +45,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Asks for a continuation."""
+    """Asks for a continuation; ``cuts`` are numbers of tokens at which it is wanted to be cut too."""
 
     prompt: str
     most_tokens: int
@@ -53,6 +53,7 @@ class Writing:
     spans: tuple[Span, ...] | None = None
     also: tuple[Span, ...] = ()
     greedy: bool = False
+    cuts: tuple[int, ...] = ()
 
 
 Ask = Choices | Writing
@@ -96,7 +97,11 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to :class:`Writing`; ``fallbacks`` are ends of the characters of each token without a certificate."""
+    """The answer to :class:`Writing`.
+
+    ``fallbacks`` are the ends of the characters of each token without a certificate, ``cuts`` numbers of tokens with
+    the characters of the text that so many make.
+    """
 
     text: str
     tokens: int
@@ -106,6 +111,7 @@ class Written:
     masked: int = 0
     thinking: str = ""
     fallbacks: tuple[tuple[int, int], ...] = ()
+    cuts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import DEMO, load_model
 from coft_core.suites.base import Outcome, Written
-from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES
+from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES, features_at
 
 DIGITS = 6
 """Significant digits that are kept: far more than figures need, and less than depends on the machine's sums."""
@@ -83,8 +83,14 @@ def _writes(outcome: Outcome) -> bool:
 
 def _of(outcome: Outcome, featuriser: Featuriser) -> Mapping[str, tuple[Vector | None, ...]]:
     written = [answer.text if isinstance(answer, Written) else "" for answer in outcome.answers]
+    cuts: dict[int, list[str]] = {}
+    for answer in outcome.answers:
+        if isinstance(answer, Written):
+            for count, end in answer.cuts:
+                cuts.setdefault(count, []).append(answer.text[:end])
     human = [str(outcome.facts["reference"]) if isinstance(answer, Written) else "" for answer in outcome.answers]
     return {
         FEATURES: tuple(featuriser.vectors(written)),
         HUMAN_FEATURES: tuple(featuriser.vectors(human)),
+        **{features_at(count): tuple(featuriser.vectors(texts)) for count, texts in cuts.items()},
     }

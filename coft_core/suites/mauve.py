@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.special import rel_entr
 
 from coft_core.suites.base import Figure, Item, Outcome, Outside, Suite, Writing
 from coft_core.suites.files import DataError, Id, Line, Row
+from coft_core.suites.long_form import Article, CnnDailyMail
 from coft_core.suites.statistics import Floats, Sample
 
 FEATURES, HUMAN_FEATURES = "features", "human_features"
@@ -121,18 +123,64 @@ class Mauve(Suite):
 
     def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
         """MAUVE of what was written against the human summaries; an empty continuation is unscored."""
-        pairs = [_pair(outcome) for outcome in outcomes]
-        there = [pair for pair in pairs if pair is not None]
-        count, written, human = buckets(there) if there else (1, np.zeros(0, int), np.zeros(0, int))
-        rows = np.zeros((len(outcomes), 2 * count))
-        places = [place for place, pair in enumerate(pairs) if pair is not None]
-        rows[places, written] = 1.0
-        rows[places, count + human] = 1.0
-        yield Sample(outcomes, pairs, "pairs of texts").drawn("mauve", "MAUVE", rows, area, len(there), "higher")
+        yield _figure("mauve", "MAUVE", outcomes, FEATURES)
 
     def reference(self, item: Item) -> str | None:
         """The human summary."""
         return f" {item.facts['reference']}"
+
+
+def _figure(key: str, title: str, outcomes: Sequence[Outcome], features: str) -> Figure:
+    """MAUVE by the vectors of a name."""
+    pairs = [_pair(outcome, features) for outcome in outcomes]
+    there = [pair for pair in pairs if pair is not None]
+    count, written, human = buckets(there) if there else (1, np.zeros(0, int), np.zeros(0, int))
+    rows = np.zeros((len(outcomes), 2 * count))
+    places = [place for place, pair in enumerate(pairs) if pair is not None]
+    rows[places, written] = 1.0
+    rows[places, count + human] = 1.0
+    return Sample(outcomes, pairs, "pairs of texts").drawn(key, title, rows, area, len(there), "higher")
+
+
+LENGTHS = (128, 256, 512, 768, 1024)
+"""Tokens of the paper's figure "Long-form summarization quality vs. length"."""
+
+
+class ArticleAtLength(Article):
+    """News that is summarised as long as the model goes on, and read at several lengths."""
+
+    most_tokens = LENGTHS[-1]
+    stops = ()
+
+    def item(self, line: Line) -> Item:
+        """An article with its highlights."""
+        item = super().item(line)
+        (ask,) = item.asks
+        assert isinstance(ask, Writing)
+        return replace(
+            item, asks=(replace(ask, cuts=LENGTHS),), facts={**item.facts, "reference": self.highlights.strip()}
+        )
+
+
+class CnnDailyMailLengths(CnnDailyMail):
+    """MAUVE of summaries that are written once at the largest length, and cut to shorter ones."""
+
+    key = "cnn_dailymail_lengths"
+    main = f"mauve_{LENGTHS[-1]}"
+    record = ArticleAtLength
+    judges = (FEATURES,)
+
+    def figures(self, outcomes: Sequence[Outcome], outside: Outside = "floor") -> Iterator[Figure]:
+        """MAUVE at each length, and the mean length of what was written."""
+        for tokens in LENGTHS:
+            yield _figure(f"mauve_{tokens}", f"MAUVE up to {tokens} tokens", outcomes, features_at(tokens))
+        sample = Sample(outcomes, outcomes, "summaries")
+        yield sample.mean("tokens", "Tokens written", lambda outcome, _: float(outcome.written().tokens))
+
+
+def features_at(tokens: int) -> str:
+    """Name of the vectors of what was written up to so many tokens."""
+    return f"{FEATURES}_{tokens}"
 
 
 def buckets(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any]]:
@@ -173,7 +221,7 @@ def area(counts: Floats) -> Floats:
     return np.asarray(-np.trapezoid(np.array(y), np.array(x), axis=0))
 
 
-def _pair(outcome: Outcome) -> tuple[Sequence[float], Sequence[float]] | None:
-    written = outcome.vectors.get(FEATURES, (None,))[0]
+def _pair(outcome: Outcome, features: str) -> tuple[Sequence[float], Sequence[float]] | None:
+    written = outcome.vectors.get(features, (None,))[0]
     human = outcome.vectors.get(HUMAN_FEATURES, (None,))[0]
     return None if written is None or human is None else (written, human)

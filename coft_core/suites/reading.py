@@ -448,7 +448,7 @@ class _Continued(Chain["_Token"]):
         branches = planned.policy.branches(planned.prompt)
         super().__init__(planned.all_models, branches, planned.model.end_token_ids, ask.most_tokens)
         self.place, self.planned, self.most_tokens, self._stops = place, planned, ask.most_tokens, ask.stops
-        self.greedy, self._thinking = ask.greedy, thinking
+        self.greedy, self.cuts, self._thinking = ask.greedy, ask.cuts, thinking
         self.names = tuple(branch.name for branch in self.branches)
         self.begin()
 
@@ -527,6 +527,7 @@ class _Continued(Chain["_Token"]):
             len(self.planned.prompt.positions),
             divided.thinking,
             tuple(self._fallbacks(text)),
+            tuple((count, min(len(self._divided(self.tokens[:count]).answer), len(text))) for count in self.cuts),
         )
 
 

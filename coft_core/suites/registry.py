@@ -14,7 +14,7 @@ from coft_core.suites.discrim_eval import DiscrimEvalExplicit, DiscrimEvalImplic
 from coft_core.suites.gsm8k import Gsm8k, Gsm8kFiveShot
 from coft_core.suites.hiring import HiringResume, HiringResumeInformal, Utrecht
 from coft_core.suites.long_form import CnnDailyMail, Eli5, GovReport
-from coft_core.suites.mauve import Mauve
+from coft_core.suites.mauve import CnnDailyMailLengths, Mauve
 from coft_core.suites.multiple_choice import ArcEasy, Piqa, StrategyQa, StrategyQaChain
 from coft_core.suites.phantom import PhantomGaps, PhantomQuestions
 from coft_core.suites.stereoset import StereoSet
@@ -47,6 +47,7 @@ SUITES: tuple[Suite, ...] = (
     WikiTextLong(),
     Mauve(),
     CnnDailyMail(),
+    CnnDailyMailLengths(),
     GovReport(),
     Eli5(),
 )

@@ -23,7 +23,7 @@ from app.evaluate.charts import (
     interval_bars,
     name_lines,
 )
-from app.evaluate.experiments.grid import Chains, Front, Levels, Picture, Speeds, Value
+from app.evaluate.experiments.grid import Chains, Curves, Front, Levels, Picture, Speeds, Value
 from coft_core.experiments.choice import Point
 from coft_core.suites.base import Figure
 
@@ -39,6 +39,8 @@ def picture_figure(picture: Picture) -> go.Figure:
         return _levels(picture)
     if isinstance(picture, Chains):
         return _chains(picture)
+    if isinstance(picture, Curves):
+        return _curves(picture)
     return _scaling(picture) if picture.size else _speed(picture)
 
 
@@ -154,6 +156,16 @@ def _chains(picture: Chains) -> go.Figure:
     lengths = sorted({steps for missed in picture.levels.values() for steps in missed})
     figure.update_xaxes(tickmode="array", tickvals=lengths)
     figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _curves(picture: Curves) -> go.Figure:
+    """A share against a size, a mark a method, with bars of one standard deviation over seeds."""
+    figure = _framed(picture.across, picture.up)
+    for (label, points), symbol in zip(picture.series.items(), cycle(SYMBOLS), strict=False):
+        _add_shares(figure, label, symbol, points, f"{label}, {{:g}}")
+    sizes = sorted({size for points in picture.series.values() for size in points})
+    figure.update_xaxes(tickmode="array", tickvals=sizes)
     return figure
 
 

@@ -140,7 +140,16 @@ class Speeds:
     series: Mapping[str, Mapping[str, tuple[Value, Value | None]]]
 
 
-Picture = Front | Levels | Chains | Speeds
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """A share between 0 and 1 by method against a size."""
+
+    across: str
+    up: str
+    series: Mapping[str, Mapping[float, Value]]
+
+
+Picture = Curves | Front | Levels | Chains | Speeds
 
 
 # The table.

@@ -12,6 +12,7 @@ import yaml
 
 from app.evaluate.experiments.figures import Experiment, Sweep, Table
 from app.evaluate.experiments.grid import published
+from app.evaluate.experiments.lengths import LengthsTable
 from app.evaluate.experiments.selections import Pairs, SelectionsTable
 from app.evaluate.experiments.speed import SpeedTable
 from app.evaluate.experiments.symmetric import SymmetricTable
@@ -29,6 +30,7 @@ from coft_core.assets import assets_path
 from coft_core.experiments.averages import Part
 from coft_core.experiments.certificates import empty_prompts, empty_steps, fallback_rise, toxic_fallbacks
 from coft_core.policies.registry import method as method_named
+from coft_core.suites.mauve import LENGTHS
 from coft_core.tuning.sweep import variants_of
 
 ABOUT: dict[str, Any] = yaml.safe_load(assets_path("experiments", "about.yaml").read_text("utf-8"))
@@ -193,6 +195,20 @@ EXPERIMENTS: dict[str, Experiment] = {
                 f"COFT-Joint={FULL}",
                 "COFT-Factorized=coft-factorized:calibrated,lam=0.6,alpha=0.1",
             ),
+        ),
+        _named(
+            "mauve_length",
+            LengthsTable(
+                "MAUVE by length",
+                PAPER["mauve_length"],
+                "cnn_dailymail_lengths",
+                "mauve_{}",
+                LENGTHS,
+                ("Vanilla", "COFT"),
+                "MAUVE",
+            ),
+            suites=("cnn_dailymail_lengths",),
+            methods=("Vanilla=vanilla", f"COFT={FULL}"),
         ),
         _named(
             "moe",

@@ -73,13 +73,13 @@ class SymmetricTable(Table):
             chosen = points[0] if len(points) == 1 else best_point(points, vanilla) or least_gap(points, vanilla)
             if chosen is None:
                 told.append(f"{family}: no point keeps {1 - LARGEST_FALL:.0%} of the accuracy.")
-                lines.append(Line(family, (None, None, Value(0)), family))
+                lines.append(Line(family, (None, None, Value(0, n=len(points), what="points")), family))
                 continue
             if len(points) > 1 and best_point(points, vanilla) is None:
                 told.append(f"{family}: no point has less bias than {first} beyond noise; the one with least is shown.")
             kept = sum(least_gap([own], vanilla) is not None for own in points)
             right, bias = self._values(figures, sides[chosen.method][1])
-            lines.append(Line(chosen.method, (bias, right, Value(kept, what=f"of {len(points)}")), family))
+            lines.append(Line(chosen.method, (bias, right, Value(kept, n=len(points), what="points")), family))
         units = [count(len({own.unit for own in side})) for side in sides[first]]
         notes = [
             f"Points are chosen on {units[0]} units and shown on {units[1]} others: of each method the one with the "

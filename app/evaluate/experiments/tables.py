@@ -107,7 +107,7 @@ class FiguresTable(Table):
             *stand_in_notes(figures),
             seed_note(figures),
             *_missing_notes(heads, lines),
-            *_unread_notes(figures),
+            *unread_notes(figures),
             *_silent_notes(figures),
         ]
         return self.made(figures, self.rows.capitalize()[:-1], heads, lines, notes)
@@ -449,7 +449,7 @@ def _missing_notes(heads: Sequence[Head], lines: Sequence[Line]) -> list[str]:
     return notes
 
 
-def _unread_notes(figures: Figures) -> list[str]:
+def unread_notes(figures: Figures) -> list[str]:
     """Items that could not be read, and why."""
     notes = []
     for key, suite in figures.suites.items():

@@ -12,6 +12,7 @@ import pytest
 from app.evaluate.experiments.charts import picture_figure
 from app.evaluate.experiments.figures import Experiment, Figures, Sweep
 from app.evaluate.experiments.grid import Paper, Value
+from app.evaluate.experiments.lengths import LengthsTable
 from app.evaluate.experiments.selections import Pairs, SelectionsTable
 from app.evaluate.experiments.tables import (
     ChainsTable,
@@ -267,6 +268,27 @@ def test_lambda_and_alpha_are_chosen_together_for_all_suites_and_for_each_family
     assert rows["Own"][6].value == 100.0
     assert rows["No"] == (None,) * 7
     assert any(note.startswith("No: nothing is chosen") for note in table.notes)
+
+
+def test_a_figure_at_several_lengths_has_a_curve_a_method_and_their_difference():
+    class Lengths(Made):
+        def figures(self, outcomes, outside="floor"):
+            for length in (128, 256):
+                values = [own.facts["value"] * 128 / length for own in outcomes]
+                yield mean_figure(f"mean_{length}", "M", [own.unit for own in outcomes], values, better="higher")
+
+    table = LengthsTable(
+        "L", (Paper("m", "s", {"256": (Value(0.95), Value(0.946))}),), "harm", "mean_{}", (128, 256),
+        ("Vanilla", "COFT"), "MAUVE",
+    )  # fmt: skip
+    table = grid(kept(experiment(table), FOUND, suites=(Lengths("harm", "bias", "higher"),)))
+    rows = {(head.title, bool(head.source)): [own and own.value for own in values] for head, values in table.rows}
+    assert rows["128", False] == pytest.approx([0.5, 0.25, -0.25])
+    assert rows["256", False] == pytest.approx([0.25, 0.125, -0.125])
+    assert rows["256", True] == [0.95, 0.946, None]
+    vanilla, coft = picture_figure(table.picture).data
+    assert (list(vanilla.x), list(vanilla.y), list(coft.y)) == ([128, 256], [0.5, 0.25], [0.25, 0.125])
+    assert list(vanilla.error_y.array) == pytest.approx([np.std([0.4, 0.6], ddof=1), np.std([0.2, 0.3], ddof=1)])
 
 
 def test_stability_takes_every_bias_alone_and_says_their_mean():

@@ -13,7 +13,7 @@ from coft_core.suites.registry import SUITES
 
 
 def test_every_experiment_names_suites_and_methods_that_exist_and_its_tables_have_the_papers_rows():
-    assert len(EXPERIMENTS) == 20
+    assert len(EXPERIMENTS) == 21
     with pytest.raises(ServiceError, match="no experiment 'table9'; choose one of alpha_sweep"):
         experiment_named("table9")
     known = {suite.key: suite for suite in SUITES}
@@ -50,6 +50,7 @@ def test_the_tables_say_what_the_paper_says():
         ("moe", "Mixtral-8x7B-Instruct", "COFT", (159.0, 10.8, 31.0)),
         ("table4", "LLaMA-2-13B", "w/o fusion (CP only)", (0.171, 68.2)),
         ("selections", "Qwen2-7B-Instruct", "All suites", (0.55, 0.1, 0.186, 0.142, 74.7, 75.2)),
+        ("mauve_length", "LLaMA-2-13B", "768", (0.94, 0.933)),
         ("symmetric", "LLaMA-2-7B", "ITI", (0.15, 79.4)),
         ("sentinel", "averaged", "someone", (-0.4, 46, 0.6)),
         ("empty_sets", "not named", "bold", (0.8, 0.9, 4.1)),

@@ -1,6 +1,7 @@
 """MAUVE is that of the package mauve-text, with an interval over items, and reads every form of its records."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,21 @@ from mauve.compute_mauve import compute_mauve, get_divergence_curve_for_multinom
 from sklearn.metrics import auc
 
 from coft_core.model.fake import tiny_model
+from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.suites.base import Choices, Item, Outcome, Writing
 from coft_core.suites.features import Featuriser, with_features
 from coft_core.suites.files import DataError, Line
-from coft_core.suites.mauve import FEATURES, HUMAN_FEATURES, Mauve, area, buckets
+from coft_core.suites.mauve import (
+    FEATURES,
+    HUMAN_FEATURES,
+    LENGTHS,
+    CnnDailyMailLengths,
+    Mauve,
+    area,
+    buckets,
+    features_at,
+)
+from coft_core.suites.reading import Reader
 from tests.coft_core.suites.by_hand import by_key, chosen, folder, written
 
 SUITE = Mauve()
@@ -147,6 +159,33 @@ def test_a_vector_is_the_mean_of_the_last_hidden_states_of_a_text_alone(tiny, fe
     assert featuriser.vectors(["ab" * 100]) == featuriser.vectors(["ab" * 32])
     assert featuriser.version == Featuriser(tiny_model(context_length=64)).version
     assert featuriser.version != Featuriser(tiny_model(seed=1, context_length=64)).version
+
+
+def test_a_text_is_written_once_and_read_at_each_length(tmp_path, tiny, featuriser):
+    rows = [{"article": "It rained.", "highlights": "Rain."}]
+    (item,) = CnnDailyMailLengths().items(folder(tmp_path, "cnn_dailymail", test__jsonl=rows))
+    (ask,) = item.asks
+    assert (ask.most_tokens, ask.stops, ask.cuts) == (1024, (), LENGTHS)
+    short = replace(ask, prompt="It rained", most_tokens=6, cuts=(2, 4, 6))
+    ((told,),) = Reader(tiny).read([short], [VanillaPolicy()], [0])
+    again = [Reader(tiny).read([replace(short, most_tokens=tokens)], [VanillaPolicy()], [0])[0][0] for tokens in (2, 4)]
+    assert [told.text[:end] for _, end in told.cuts] == [*(each.text for each in again), told.text]
+    (outcome,) = with_features([Outcome("1", "1", {"reference": "Rain."}, (told,))], featuriser)
+    assert outcome.vectors["features_4"] == tuple(featuriser.vectors([again[1].text]))
+
+
+def test_mauve_at_each_length_is_that_of_the_texts_cut_there(tmp_path):
+    rows = [{"id": str(n), "article": "It rained.", "highlights": "Rain."} for n in range(70)]
+    items = CnnDailyMailLengths().items(folder(tmp_path, "cnn_dailymail", test__jsonl=rows))
+    human, far = vectors(0, 0.0), vectors(1, 9.0)
+    named = {features_at(tokens): far if tokens > 256 else human for tokens in LENGTHS}
+    named[HUMAN_FEATURES] = human
+    of_each = [{name: (tuple(rows[n]),) for name, rows in named.items()} for n in range(len(items))]
+    told = [written(item, "text", vectors=own) for item, own in zip(items, of_each, strict=True)]
+    figures = by_key(CnnDailyMailLengths().figures(told))
+    assert figures["mauve_256"].value == pytest.approx(1.0)
+    assert figures["mauve_512"].value < 0.1
+    assert CnnDailyMailLengths().main_figure(told).value == figures["mauve_1024"].value
 
 
 def test_what_was_written_and_the_human_text_get_their_vectors_and_others_none(featuriser):
