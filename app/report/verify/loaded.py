@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.report.bundle import CALIBRATION, LARGEST_FILE, MANIFEST, REPORT, read_manifest, tables_of, unpack
-from app.report.document import BranchPart, ReportPart, branch_records, chains_in, report_from
+from app.report.document import BranchPart, ReportPart, branch_records, chains_in, report_from, report_text
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings, settings_from_json
 from app.shared.errors import ServiceError
+from app.shared.files import plain_json
 from app.shared.policies import certifies
 from app.shared.thresholds import reading_for
 from coft_core.conformal import informative
@@ -74,6 +75,11 @@ class Loaded:
     @cached_property
     def _chains(self) -> dict[int, tuple[Step, ...]]:
         return chains_in(self.report)
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The report as JSON, for checks that need nothing of the program."""
+        return dict(plain_json(report_text(self.report)))
 
     def own_steps(self) -> Iterator[tuple[str, BranchPart, Step]]:
         """Every stored step once, with its place in words and the branch that made it.

@@ -10,6 +10,7 @@ from typing import cast
 
 from app.report.bundle import CALIBRATION
 from app.report.document import SummaryPart, ThresholdsPart, summary_of, thresholds_of
+from app.report.verify import alone
 from app.report.verify.findings import Compared, Comparing, Skipped, Within, check, same
 from app.report.verify.loaded import Loaded
 from app.shared.audits import AuditSettings
@@ -19,7 +20,6 @@ from app.shared.kept_steps import computations_of
 from app.shared.planning import other_layout, policy_of
 from app.shared.policies import info_of, policy_info
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.informative import certifies
 from coft_core.conformal.part import JOINT
 from coft_core.errors import CoftError
 from coft_core.fingerprint import Fingerprint
@@ -228,48 +228,15 @@ def check_fusion(loaded: Loaded) -> Comparing:
 
 @check("Certified tokens")
 def check_certified(loaded: Loaded) -> Comparing:
-    """A candidate is certified exactly if its joint support reaches the threshold (Eq. 7).
-
-    Ablations that certify in one reading are checked by its probability, and a method that refuses tokens for reasons
-    of its own only has to keep to the threshold.
-    """
-    refuses_more = _refuses_more(loaded)
-    for place, _, step in loaded.own_steps():
-        emitted = next((row for row in step.candidates if row.token_id == step.token_id), None)
-        claims = emitted is not None and emitted.certified and certifies(step.state)
-        yield same(place, "whether its token is certified", step.certified, claims)
-        for row in step.candidates:
-            margin = _support(loaded, row) - step.log_tau
-            allowed = row.certified
-            if step.families:
-                allowed = row.certified if step.state == "none" else not row.refused_by
-            elif refuses_more:
-                allowed = row.certified and _support(loaded, row) >= step.log_tau - BOUNDARY
-            elif step.state == "none" or abs(margin) > BOUNDARY:
-                allowed = step.state != "none" and margin >= 0 and (step.is_known(row) or margin == math.inf)
-            yield same(_named(place, row), "whether it is certified", row.certified, allowed)
-        if step.bounds is not None:
-            least = sum(step.is_open(row) for row in step.candidates)
-            yield same(place, "how many tokens are undecided", step.bounds.undecided, Within(low=least))
-        for part in step.families:
-            joint = min(step.log_p_fused, part.log_p_masked)
-            family = f"{place}, family {part.family}"
-            yield same(family, "the joint support", part.log_joint, joint, EXACT)
-            if part.state not in ("mismatch", "none") and abs(joint - part.log_tau) > BOUNDARY:
-                yield same(family, "whether it certifies", part.certified, joint >= part.log_tau)
+    """Whether tokens are certified, and what follows from that; ``verify.py`` of the bundle does the same."""
+    yield from alone.check_certified(loaded.document)
 
 
-@check("Margins, ratios and bounds")
+@check("Ratios and bounds")
 def check_derived(loaded: Loaded) -> Comparing:
-    """Margin, log ratio and the bound on total variation follow from the step's other numbers."""
+    """Log ratio and the bound on total variation follow from the step's other numbers."""
     for place, _, step in loaded.own_steps():
         emitted = next((row for row in step.candidates if row.token_id == step.token_id), None)
-        for name in (f"log_p_{view}" for view in VIEWS):
-            yield same(place, f"{name} of its token", getattr(step, name), getattr(emitted, name, None))
-        own = [(step.log_support, step.log_tau)]
-        supports = [(part.log_joint, part.log_tau) for part in step.families] or own
-        margin = min(_difference(joint, log_tau) for joint, log_tau in supports)
-        yield same(place, "the margin", step.diagnostics.margin, margin, EXACT)
         ratio = _difference(step.log_p_factual, step.log_p_masked)
         if step.bounds is not None and emitted is not None:
             ratio = step.bounds.log_ratio(emitted)
@@ -279,20 +246,14 @@ def check_derived(loaded: Loaded) -> Comparing:
         yield same(place, "the bound on total variation", step.diagnostics.tv_bound, bound, tolerance)
 
 
-@check("Fallbacks, choices and sets")
+@check("Choices and divergences")
 def check_choices(loaded: Loaded) -> Comparing:
-    """Fallbacks, the policy's choices and the size and mass of the set fit the candidates."""
-    refuses = _refuses_more(loaded)
+    """The policy's choices, undecided tokens and the divergences fit the candidates."""
     for place, _, step in loaded.own_steps():
         members = [row for row in step.candidates if row.certified]
-        # A method that refuses tokens without a calibration may refuse them all, which is a fallback too.
-        if step.state != "none" or not refuses:
-            empty = step.set_size == 0 and step.state != "none"
-            yield same(place, "whether it is a fallback", step.fallback, empty)
-        yield same(place, "the set size", step.set_size, Within(low=len(members)))
-        mass = math.fsum(math.exp(row.log_p_fused) for row in members if "fused" not in row.at_most)
-        most = mass + MASS_TOLERANCE if len(members) == step.set_size else 1.0
-        yield same(place, "the certified mass", step.certified_mass, Within(mass - MASS_TOLERANCE, min(most, 1.0)))
+        if step.bounds is not None:
+            least = sum(step.is_open(row) for row in step.candidates)
+            yield same(place, "how many tokens are undecided", step.bounds.undecided, Within(low=least))
         undefined = step.diagnostics.tv_on_set is None
         yield same(place, "whether total variation is undefined", undefined, step.set_size == 0)
         listed = [row.log_p_factual for row in step.candidates]
@@ -318,12 +279,10 @@ def check_summary(loaded: Loaded) -> Comparing:
 
 
 def _check_choice(place: str, step: Step, members: Sequence[Candidate], greedy: bool) -> Iterator[Compared]:
-    """Left alone, the policy takes a certified token; the likeliest fused one if it is greedy or falls back."""
+    """Left alone, the policy takes the likeliest fused token of the set if it is greedy or falls back."""
     chosen = next((row for row in step.candidates if row.token_id == step.policy_token_id), None)
     if chosen is None:
         return
-    if step.set_size:
-        yield same(place, f"whether the policy's token {chosen.token!r} is certified", chosen.certified, True)
     if step.fallback or greedy:
         known = [row for row in step.candidates if "fused" not in row.at_most]
         best = max((row.log_p_fused for row in members or known), default=-math.inf)

@@ -24,7 +24,7 @@ from tests.conftest import load_tiny, verifier
 
 BRANCHES, TOKENS, REPLAY = "Branches and steps", "Certified tokens", "Replay on the model"
 SETTINGS, PREVIEW, TIMES = "Prompt, spans and settings", "Masked prompt", "Times"
-NUMBERS, SETS, FUSION = "Margins, ratios and bounds", "Fallbacks, choices and sets", "Fusion of the candidates"
+NUMBERS, SETS, FUSION = "Ratios and bounds", "Choices and divergences", "Fusion of the candidates"
 THRESHOLDS, CERTIFICATE, LOG = "Thresholds by step", "Calibration and certificate", "Verdict log"
 RANGES = "Set sizes within numeric noise"
 AGAIN, DIGESTS = "Calibration from its prompts", "Digests in the report"
@@ -389,13 +389,13 @@ def resorted(step):
 
 AT_STEPS = (
     (resorted, SETS), (in_candidate("log_p_fused", 0.01), FUSION), (in_candidate("log_p_factual", -0.05), FUSION),
-    (in_candidate("log_p_masked", 0.05), FUSION), (moved("log_p_masked", 0.01), NUMBERS),
+    (in_candidate("log_p_masked", 0.05), FUSION), (moved("log_p_masked", 0.01), TOKENS),
     (lambda step: step.update(tv_bound=0.001), NUMBERS), (lambda step: step.update(kl_fused_masked=0.0), SETS),
     (lambda step: step.update(tv_fused_factual=0.0), SETS), (lambda step: step.update(tv_fused_factual=0.999), SETS),
     (lambda step: step.update(entropy_masked=0.0), SETS), (turned("certified"), TOKENS),
     (moved("log_tau", -0.01), THRESHOLDS), (lambda step: step.update(state="inherited"), THRESHOLDS),
-    (moved("set_size", 1), RANGES), (lambda step: step.update(certified_mass=0.0), SETS),
-    (moved("margin", 0.5), NUMBERS), (lambda step: step.update(log_ratio=0.0), NUMBERS), (turned("fallback"), SETS),
+    (moved("set_size", 1), RANGES), (lambda step: step.update(certified_mass=0.0), TOKENS),
+    (moved("margin", 0.5), TOKENS), (lambda step: step.update(log_ratio=0.0), NUMBERS), (turned("fallback"), TOKENS),
 )  # fmt: skip
 """What is changed at one step, with the check that names the place."""
 
