@@ -18,9 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 from app.calibrate.service import request_from_json
 from app.report.document import ReportPart, canonical, digest_of, report_text
 from app.report.tables import SessionData, annotations_csv, candidates_csv, steps_csv
+from app.report.verify import alone
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.files import plain_json
+from coft_core.assets import assets_path
 from coft_core.errors import CoftError
 from coft_core.stored_logits import StoredLogits, holds_all
 from coft_core.text.user_list import UserList
@@ -223,10 +225,16 @@ def bundle_of(
     data: SessionData, report: ReportPart, further: Mapping[str, bytes], sign: Callable[[dict[str, object]], object]
 ) -> bytes:
     """The evidence bundle, with further files by name; the same session and key give the same bytes."""
-    files = {REPORT: report_text(report).encode("ascii"), **tables_of(data), **further}
+    files = {REPORT: report_text(report).encode("ascii"), **tables_of(data), **further, **verifiers()}
     stated = manifest_of(report, files)
     manifest = canonical({**stated, "signatures": [sign(stated)]}, indent=1) + "\n"
     return pack({MANIFEST: manifest.encode("ascii"), **files})
+
+
+def verifiers() -> dict[str, bytes]:
+    """What checks a bundle without this program: in Python, and as a page that needs no network."""
+    page = assets_path("reports", "verify.html").read_bytes()
+    return {"verify.py": Path(alone.__file__).read_bytes(), "verify.html": page}
 
 
 def bundle_digest(bundle: bytes) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 
 from markupsafe import Markup
 
-from app.report.bundle import KIND, MANIFEST, pack
+from app.report.bundle import KIND, MANIFEST, pack, verifiers
 from app.report.bundle import VERSION as BUNDLE_VERSION
 from app.report.document import canonical, digest_of
 from app.report.formal import PROGRAM, Annex, told
@@ -48,7 +48,7 @@ def decided_digests(run: DecidedRun) -> dict[str, str]:
 
 def decided_bundle(run: DecidedRun, sign: Callable[[dict[str, object]], object]) -> bytes:
     """The evidence bundle; the same run and key give the same bytes."""
-    files = decided_files(run)
+    files = {**decided_files(run), **verifiers()}
     stated: dict[str, object] = {
         "kind": KIND,
         "version": BUNDLE_VERSION,

@@ -27,7 +27,7 @@ from coft_core.messages import LANGUAGES
 TEXTS = ("csv", "json")
 """Formats that can be written to standard output."""
 
-MARKS = {"passed": "passed ", "failed": "FAILED ", "unknown": "UNKNOWN", "skipped": "skipped"}
+MARKS = {"passed": "passed", "failed": "FAILED", "unsigned": "UNSIGNED", "unknown": "UNKNOWN", "skipped": "skipped"}
 WIDTH = 110
 
 
@@ -46,8 +46,9 @@ def print_verification(verification: Verification) -> None:
         + ("nothing contradicts the report." if verification.ok else "the report does not hold together.")
     )
     for check in verification.checks:
-        if check.status == "unknown":
-            print(f"Anybody can have made it, because it is {check.detail}.")
+        if check.status in ("unsigned", "unknown"):
+            loud = "IT IS NOT SIGNED. " if check.status == "unsigned" else ""
+            print(f"{loud}Anybody can have made it, because it is {check.detail}.")
     print("\nWhat these checks cannot tell:")
     for file, listed in groupby(sorted(verification.beyond, key=lambda item: item.file), key=lambda item: item.file):
         print(f"{file}:")
@@ -57,7 +58,7 @@ def print_verification(verification: Verification) -> None:
 
 
 def _print_check(check: Check, width: int) -> None:
-    print(f"{MARKS[check.status]}  {check.name:<{width}}  {check.detail}")
+    print(f"{MARKS[check.status]:8} {check.name:<{width}}  {check.detail}")
     for problem in check.problems:
         print("\n".join(wrap(problem, WIDTH, initial_indent="         - ", subsequent_indent="           ")))
     if (more := check.problem_count - len(check.problems)) > 0:
@@ -152,19 +153,28 @@ def report(
 
 
 @command("verify", json=lambda verification: {**asdict(verification), "ok": verification.ok}, text=print_verification,
-         code=lambda verification: 0 if verification.ok else 1)  # fmt: skip
+         code=lambda verification: verification.code)  # fmt: skip
 def verify(
-    wired: Services, file: Path, *, replay: bool = False, key: Path | None = None, require_signature: bool = False
+    wired: Services,
+    file: Path,
+    *,
+    replay: bool = False,
+    key: Path | None = None,
+    require_signature: bool = False,
+    unsigned: bool = False,
 ) -> Verification:
     """Check an evidence bundle (.zip) or a report (.json): recompute what it says.
+
+    It ends with 0 if nothing contradicts the report, 1 if something does, and 3 if only a signature is missing.
 
     Args:
         file: the bundle or the report
         replay: also load the model and write every branch again
         key: file with the public key that must have signed the bundle, or a folder of such files
         require_signature: fail if no known key signed the bundle; without --key, only this server's own is known
+        unsigned: end with 0 although nobody signed it, as for a report by itself
     """
-    return wired[BundleVerifier].verify(file, replay, key, require_signature)
+    return wired[BundleVerifier].verify(file, replay, key, require_signature, unsigned)
 
 
 def _print_import(imported: ImportedSession) -> None:

@@ -47,8 +47,9 @@ BUNDLES = """
 IMPORTED = """
 <p role="status"><a href="./?session={{ one.session_id }}">Session {{ one.session_id }}</a>
 {{ "was here already" if one.already else "is imported" }}: {{ one.checks }} checks passed. {{ one.origin }}</p>
-{% if one.signature.status == "unknown" %}
-<p class="notice" role="alert">Anybody can have made it, because it is {{ one.signature.detail }}.</p>
+{% if one.signature.status != "passed" %}
+<p class="notice" role="alert">{% if one.signature.status == "unsigned" %}<b>Not signed.</b>{% endif %}
+Anybody can have made it, because it is {{ one.signature.detail }}.</p>
 {% endif %}"""
 
 

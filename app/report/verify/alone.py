@@ -1,7 +1,6 @@
 """Checks an evidence bundle of COFT Audit with nothing but Python: python verify.py BUNDLE [--key KEY] [--unsigned].
 
-It ends with 0 if nothing contradicts the evidence, 1 if something does, 2 if it cannot be read, and 3 if it is not
-signed and --unsigned is not given. Get this file from somebody you trust: a forged bundle can hold a forged one.
+0: nothing contradicts it. 1: something does. 2: it cannot be read. 3: it is not signed, and --unsigned is not given.
 """
 
 import ast
@@ -18,6 +17,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,25 +33,14 @@ PRIME, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 CURVE = -121665 * pow(121666, -1, PRIME) % PRIME
 OTHER_FORM = ("calibration_id", "certificate", "refused_by", "spans", "warnings", "note", "verdict", "first_step",
               "last_step")  # fmt: skip
-BEYOND = """Not checked here: that the model computed these numbers and drew these tokens (the program's verify
---replay); fusion, divergences, greedy choices, the tree of branches, the masked prompt, the summary, certificates of
-whole texts, times and reviews (the program's verify); names and notes, from which nothing else follows."""
+BEYOND = """Left to the program's verify: fusion, margins, divergences, greedy choices, branches, the masked prompt,
+the summary, whole texts, times, reviews, Holm's adjustment, e-values; and with --replay what the model computes."""
 
 
-def same(place: str, what: str, stated: Any, computed: Any, tolerance: float = 0.0) -> tuple[bool, str]:
-    """Compare what is stated with what was computed: numbers within a tolerance, and within (low, high) bounds."""
-    holds = stated == computed
-    if isinstance(computed, tuple):
-        holds = computed[0] - tolerance <= stated <= computed[1] + tolerance
-    elif tolerance and isinstance(stated, float) and isinstance(computed, float) and math.isfinite(computed):
-        holds = abs(stated - computed) <= tolerance
+def _same(place: str, what: str, stated: Any, computed: Any, tolerance: float = 0.0) -> tuple[bool, str]:
+    low, high = computed if isinstance(computed, tuple) else (computed, computed)  # a tuple has bounds
+    holds = low - tolerance <= stated <= high + tolerance if tolerance or low is not high else stated == computed
     return holds, f"{place}: {what} is stated as {stated!r:.80} and computed as {computed!r:.80}."
-
-
-def _single(pairs: list[tuple[str, Any]]) -> Row:
-    if len(made := dict(pairs)) < len(pairs):
-        raise ValueError("an object has a key twice")
-    return made
 
 
 def _canonical(value: object, spaced: bool = False) -> bytes:
@@ -62,17 +51,15 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def numeric(row: Row) -> Row:
-    """A part of the report in which the texts of the infinities are numbers."""
-    made = {key: [*map(numeric, row[key])] for key in ("candidates", "families") if key in row}
-    infinite = ("Infinity", "-Infinity")
-    return {k: float(v) if v in infinite and not k.endswith("token") else v for k, v in row.items()} | made
+def _numeric(row: Row) -> Row:
+    made = {key: [*map(_numeric, row[key])] for key in ("candidates", "families") if key in row}
+    infinite = {key: float(v) for key, v in row.items() if v in ("Infinity", "-Infinity") and not key.endswith("token")}
+    return row | infinite | made
 
 
-def steps_of(report: Row) -> Iterator[tuple[str, Row, Row]]:
-    """Every stored step once, with its place in words and its branch; steps count from 1."""
+def _steps_of(report: Row) -> Iterator[tuple[str, Row, Row]]:
     for branch in report["branches"]:
-        for step in map(numeric, branch["steps"]):
+        for step in map(_numeric, branch["steps"]):
             yield f"Branch {branch['path']}, step {step['index'] + 1}", step, branch
 
 
@@ -80,7 +67,7 @@ def check_certified(report: Row) -> Comparing:
     """A candidate is certified exactly if its support reaches the threshold (Eq. 7); the set and choices fit that."""
     policy = report["session"]["policy_settings"]["settings"]["policy"]
     deciding = VIEWS[:1] if policy in FACTUAL else VIEWS[1:]
-    for place, step, _ in steps_of(report):
+    for place, step, _ in _steps_of(report):
         log_tau, state, size, rows = step["log_tau"], step["state"], step["set_size"], step["candidates"]
         for row in rows:
             margin, allowed = min(row[view] for view in deciding) - log_tau, row["certified"]
@@ -91,58 +78,57 @@ def check_certified(report: Row) -> Comparing:
             elif state == "none" or abs(margin) > BOUNDARY:
                 known = not {f"log_p_{view}" for view in row.get("at_most", ())} & {*deciding}
                 allowed = state != "none" and margin >= 0 and (known or margin == math.inf)
-            yield same(f"{place}, token {row['token']!r}", "whether it is certified", row["certified"], allowed)
+            yield _same(f"{place}, token {row['token']!r}", "whether it is certified", row["certified"], allowed)
         by_id, members = {row["token_id"]: row for row in rows}, [row for row in rows if row["certified"]]
         own, chosen = (by_id.get(step[name], {}) for name in ("token_id", "policy_token_id"))
         told, found = ([row.get(name) for name in VIEWS] for row in (step, own))
-        yield same(place, "the numbers of its token", told, found)
+        yield _same(place, "the numbers of its token", told, found)
         claims = own.get("certified", False) and state in ("calibrated", "inherited")
-        yield same(place, "whether its token is certified", step["certified"], claims)
+        yield _same(place, "whether its token is certified", step["certified"], claims)
         for part in step["families"]:
             joint, family = min(step["log_p_fused"], part["log_p_masked"]), f"{place}, family {part['family']}"
-            yield same(family, "the joint support", part["log_joint"], joint, EXACT)
+            yield _same(family, "the joint support", part["log_joint"], joint, EXACT)
             if part["state"] not in ("mismatch", "none") and abs(joint - part["log_tau"]) > BOUNDARY:
-                yield same(family, "whether it certifies", part["certified"], joint >= part["log_tau"])
-        least = min(step[view] for view in (VIEWS[:1] if step.get("certified_in") == "factual" else VIEWS[1:]))
-        supports = [(part["log_joint"], part["log_tau"]) for part in step["families"]] or [(least, log_tau)]
-        margins = [0.0 if one == other else one - other for one, other in supports]
-        yield same(place, "the margin", step["margin"], min(margins), EXACT)
+                yield _same(family, "whether it certifies", part["certified"], joint >= part["log_tau"])
         if state != "none" or policy not in REFUSING:  # refusing all tokens is a fallback too
-            yield same(place, "whether it is a fallback", step["fallback"], size == 0 and state != "none")
+            yield _same(place, "whether it is a fallback", step["fallback"], size == 0 and state != "none")
         known = [row for row in rows if "fused" not in row.get("at_most", ())]
         mass = math.fsum(math.exp(row["log_p_fused"]) for row in known if row["certified"])
-        yield same(place, "the set size", size, (len(members), math.inf))
+        yield _same(place, "the set size", size, (len(members), math.inf))
         sure = (mass, mass if len(members) == size else 1.0)
-        yield same(place, "the certified mass", step["certified_mass"], sure, MASS)
+        yield _same(place, "the certified mass", step["certified_mass"], sure, MASS)
         yield not size or chosen.get("certified", True), f"{place}: the policy's token is not certified."
 
 
-def check_digests(report: Row, manifest: Row, files: dict[str, bytes]) -> Comparing:
-    """Digests are those of what they are of, the manifest has them, and every file of the bundle and no other."""
+def check_files(listed: Row, files: dict[str, bytes]) -> Comparing:
+    """Every file that the manifest lists is there as it was written, and no other."""
     found = {name: {"sha256": _sha256(data), "bytes": len(data)} for name, data in files.items()}
-    for name in (manifest["files"].keys() | found.keys()) - {"manifest.json"}:
-        yield same(name, "its digest in the manifest", manifest["files"].get(name), found.get(name))
+    for name in (listed.keys() | found.keys()) - {"manifest.json"}:
+        yield _same(name, "its digest in the manifest", listed.get(name), found.get(name))
+
+
+def check_digests(report: Row, manifest: Row, files: dict[str, bytes]) -> Comparing:
+    """Digests are those of what they are of, and the manifest has them too."""
     session, log, used, last = report["session"], report["log"], report["thresholds"] or {}, "0" * 64
-    print_, steps = session["fingerprint"], _sha256(_canonical(report["branches"]))
-    yield same("report.json", "the digest of the steps", report["steps_digest"], steps)
-    yield same(
-        "report.json", "the fingerprint", session["fingerprint_digest"], _sha256(_canonical(print_, spaced=True))
-    )
+    used_with, steps = session["fingerprint"], _sha256(_canonical(report["branches"]))
+    own = _sha256(_canonical(used_with, spaced=True))
+    yield _same("report.json", "the digest of the steps", report["steps_digest"], steps)
+    yield _same("report.json", "the fingerprint", session["fingerprint_digest"], own)
     for number, entry in enumerate(log, 1):
         said = {**entry, "session": session["id"], "format": 1, "entry": number, "previous": last}
         del said["digest"]
         last = _sha256(_canonical(said))
-        yield same(f"Entry {number}", "its digest", [entry["previous"], entry["digest"]], [said["previous"], last])
-    yield same("report.json", "the head of the verdict log", report["log_head"], last if log else "")
-    own = {"digest": _sha256(_canonical(used["families"]))} if used else {}
-    own |= {"calibration_digest": _sha256(data)} if used and (data := files.get("calibration.zip")) else {}
-    yield same("report.json", "the digests of the thresholds", {name: used[name] for name in own}, own)
-    told = {"model_weights": print_.get("weights"), "tokenizer": print_.get("tokenizer"),
+        yield _same(f"Entry {number}", "its digest", [entry["previous"], entry["digest"]], [said["previous"], last])
+    yield _same("report.json", "the head of the verdict log", report["log_head"], last if log else "")
+    own = {"digest": _canonical(used["families"])} if used else {}
+    for name, data in (own | {"calibration_digest": files.get("calibration.zip")} if used else {}).items():
+        yield _same("report.json", name, used[name] if data else None, _sha256(data) if data else None)
+    told = {"model_weights": used_with.get("weights"), "tokenizer": used_with.get("tokenizer"),
             "fingerprint": session["fingerprint_digest"], "calibration": used.get("calibration_digest"),
             "thresholds": used.get("digest"), "steps": steps, "prompt": _sha256(_canonical(session["prompt"])),
             "log_entries": len(log), "log_head": report["log_head"]}  # fmt: skip
     computed = [told, report["program"], {"id": session["id"], "name": session["name"]}]
-    yield same("manifest.json", "what it says", [manifest[k] for k in ("digests", "program", "session")], computed)
+    yield _same("manifest.json", "what it says", [manifest[k] for k in ("digests", "program", "session")], computed)
 
 
 def parts_of(data: bytes) -> Iterator[tuple[str | None, Row, list[tuple[float, int, int]]]]:
@@ -212,32 +198,31 @@ def check_thresholds(report: Row, files: dict[str, bytes]) -> Comparing:
     """Thresholds are those of the calibration's values, in the report's list and at every step."""
     session, used = report["session"], report["thresholds"] or {"families": (), "applied": False}
     settings, applied = session["policy_settings"]["settings"], used["applied"]
-    listed = {one["family"]: [*map(numeric, one["bins"])] for one in used["families"]}
+    listed = {one["family"]: [*map(_numeric, one["bins"])] for one in used["families"]}
     if report["thresholds"] is None and session["calibration_label"]:
         raise NotImplementedError("the calibration had been deleted before the export")
     if data := files.get("calibration.zip"):
         made = {family: bins_of(part, rows, settings) for family, part, rows in parts_of(data)}
-        yield same("report.json", "the thresholds", listed, made)
-        yield same("report.json", "the risk level", [used["alpha"], session["alpha"]], [settings["alpha"]] * 2)
+        yield _same("report.json", "the thresholds", listed, made)
     nothing, vocabulary = "uninformative" if applied else "none", session["policy_settings"].get("vocabulary")
-    for place, step, _ in steps_of(report):
+    for place, step, _ in _steps_of(report):
         found = []
         for family in [*(part["family"] for part in step["families"]), None]:
             held = [one for one in listed.get(family, ()) if applied and one["first_step"] <= step["index"]]
             found.append((held[-1]["log_tau"], held[-1]["state"]) if held else (-math.inf, nothing))
         for part, (log_tau, _) in zip(step["families"], found, strict=False):
-            yield same(f"{place}, family {part['family']}", "the log-threshold", part["log_tau"], log_tau)
+            yield _same(f"{place}, family {part['family']}", "the log-threshold", part["log_tau"], log_tau)
         found = found[:-1] if applied and settings["mask_layout"] == "factorized" else found[-1:]
         log_tau = min((one for one, _ in found), default=-math.inf)
         state = min((one for _, one in found), key=WORST_FIRST.index, default=nothing)
         if applied or settings["policy"] not in REFUSING:
-            yield same(place, "the log-threshold", step["log_tau"], log_tau)
+            yield _same(place, "the log-threshold", step["log_tau"], log_tau)
         if vocabulary and step.get("bounds") is None:
             share = step["set_size"] / vocabulary
             wide = share >= LARGE or (share >= MANY and step["certified_mass"] >= NEARLY_ALL)
             state = "uninformative" if state in WORST_FIRST[2:] and (log_tau < WEAKEST or wide) else state
             mismatched = state != "none" and session["certificate"].startswith("uncertified: policy mismatch")
-            yield same(place, "what the threshold rests on", step["state"], "mismatch" if mismatched else state)
+            yield _same(place, "what the threshold rests on", step["state"], "mismatch" if mismatched else state)
 
 
 def check_controls(report: Row) -> Comparing:
@@ -250,50 +235,78 @@ def check_controls(report: Row) -> Comparing:
                 tops = [max(row[t] for t in order[done:]) for row in table]
                 p_values[step] = largest = max(largest, sum(top >= tops[0] for top in tops) / len(tops))
             computed = [p_values[step] for step in sorted(p_values)]
-            place = f"Controls of branch {part['branch']}, {family['family']}"
-            yield same(place, "the p-values", family["p_values"], computed)
+            yield _same(f"Branch {part['branch']}, {family['family']}", "the p-values", family["p_values"], computed)
 
 
-def _cell(value: Any) -> str:
-    if value is None or isinstance(value, bool | int | float):
-        return "" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-    text = str(value).encode("utf-8", "replace").decode()
-    return f"'{text}" if text[:1] in {*"=+-@\t\r\0＝＋－＠"} else text
+def check_decisions(run: Row, manifest: Row) -> Comparing:
+    """Impact ratios, and the exact p-values of every two groups within pairs, follow from the rows."""
+    own = _sha256(_canonical(run["decisions"]))
+    yield _same("manifest.json", "the digests", manifest["digests"], {"file": run["sha256"], "decisions": own})
+    known = [row for row in run["decisions"] if row["selected"] is not None and (row["group"] or "").strip()]
+    totals, chosen = (Counter(row["group"] for row in known if row["selected"] >= least) for least in (0, 1))
+    small = {name for name in totals if run["rule"]["exclude_small"] and totals[name] / len(known) < 0.02}
+    highest = max((chosen[name] / totals[name] for name in totals if name not in small), default=0.0)
+    yield _same("decisions.json", "the groups", [row["group"] for row in run["groups"]], [*totals])
+    for name, row in zip(totals, run["groups"], strict=False):
+        rate = chosen[name] / totals[name]
+        computed = [totals[name], chosen[name], rate, rate / highest if highest and name not in small else None]
+        yield _same(name, "the impact ratio", [row[k] for k in ("total", "selected", "rate", "ratio")], computed)
+    for test in run["tests"]:
+        strata: dict[Any, list[int]] = {}
+        for row in (one for one in known if one["group"] in (test["first"], test["second"])):
+            own = strata.setdefault((row["pair"] or ("", row["line"])) if run["paired"] else None, [0, 0, 0, 0])
+            place = 0 if row["group"] == test["first"] else 2
+            own[place], own[place + 1] = own[place] + row["selected"], own[place + 1] + 1
+        law, off = {Fraction(0): 1}, Fraction(0)  # how far the first group's selections are from what is expected
+        for one, first, two, second in strata.values():
+            mean, most = Fraction(first * (one + two), first + second), min(first, one + two)
+            ways = {k - mean: math.comb(first, k) * math.comb(second, one + two - k)
+                    for k in range(max(0, one + two - second), most + 1)}  # fmt: skip
+            off, made = off + one - mean, Counter[Fraction]()
+            for a, b in product(law, ways):
+                made[a + b] += law[a] * ways[b]
+            law = dict(made)
+        p_value = Fraction(sum(law[far] for far in law if abs(far) >= abs(off)), sum(law.values()))
+        yield _same(f"{test['first']}, {test['second']}", "the p-value", test["p_value"], float(p_value), EXACT)
 
 
 def check_tables(report: Row, files: dict[str, bytes]) -> Comparing:
     """The tables say what the report says, in every column that has the name of one of its fields."""
-    session = {**report["session"], "session_id": report["session"]["id"], "drift": report["drift"]}
+
+    def cell(value: Any) -> str:
+        if value is None or isinstance(value, bool | int | float):
+            return "" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+        text = str(value).encode("utf-8", "replace").decode()
+        return "'" * (text[:1] in {*"=+-@\t\r\0＝＋－＠"}) + text
+
+    session = report["session"] | {"session_id": report["session"]["id"], "drift": report["drift"]}
     session["fingerprint"] = session["fingerprint_digest"]
     steps, rows, entries = [], [], [{"session_id": session["id"], **entry} for entry in report["log"]]
-    for _, step, branch in steps_of(report):
+    for _, step, branch in _steps_of(report):
         place = {"step": step["index"] + 1, "branch": branch["path"], "tau": math.exp(step["log_tau"])}
         own: Row = {name[4:]: math.exp(step[name]) for name in VIEWS} | {"threshold_state": step["state"]}
-        own["chosen_by"] = "reviewer" if step["forced"] else "fallback" if step["fallback"] else "policy"
         steps.append(session | step | place | own)
         for rank, row in enumerate(step["candidates"], 1):
             own = {name[4:]: math.exp(row[name]) for name in VIEWS} | {"rank": rank, "session_id": session["id"]}
-            own["emitted"], own["policy_choice"] = (row["token_id"] == step[f"{by}token_id"] for by in ("", "policy_"))
-            rows.append(row | place | own)
+            rows.append(row | place | own | {"emitted": row["token_id"] == step["token_id"]})
     for name, expected in {"steps.csv": steps, "candidates.csv": rows, "annotations.csv": entries}.items():
         told = list(csv.DictReader(io.StringIO(files[name].decode("utf-8"), newline="")))
-        yield same(name, "the number of rows", len(told), len(expected))
+        yield _same(name, "the number of rows", len(told), len(expected))
         for line, (given, known) in enumerate(zip(told, expected, strict=False), 2):
             for column in (given.keys() & known.keys()).difference(OTHER_FORM):
-                yield same(f"{name}, line {line}", column, given[column], _cell(known[column]))
+                yield _same(f"{name}, line {line}", column, given[column], cell(known[column]))
 
 
 def holds_for(key: bytes, text: bytes, signature: bytes) -> bool:
     """Whether an Ed25519 signature is a key's of a text (RFC 8032, section 5.1.7)."""
 
     def plus(a: list[int], b: list[int]) -> list[int]:
-        one, two = (a[1] - a[0]) * (b[1] - b[0]), (a[1] + a[0]) * (b[1] + b[0])
-        three, four = 2 * CURVE * a[3] * b[3], 2 * a[2] * b[2]
-        e, f, g, h = two - one, four - three, four + three, two + one
-        return [e * f % PRIME, g * h % PRIME, f * g % PRIME, e * h % PRIME]
+        t = CURVE * a[0] * b[0] * a[1] * b[1]
+        x, y = (a[0] * b[1] + b[0] * a[1]) * pow(1 + t, -1, PRIME), (a[1] * b[1] + a[0] * b[0]) * pow(1 - t, -1, PRIME)
+        return [x % PRIME, y % PRIME]
 
     def times(number: int, point: list[int]) -> list[int]:
-        half = times(number >> 1, plus(point, point)) if number else [0, 1, 1, 0]
+        half = times(number >> 1, plus(point, point)) if number else [0, 1]
         return plus(half, point) if number & 1 else half
 
     def point(data: bytes) -> list[int]:
@@ -303,13 +316,11 @@ def holds_for(key: bytes, text: bytes, signature: bytes) -> bool:
         x = x if (x * x - square) % PRIME == 0 else x * pow(2, (PRIME - 1) // 4, PRIME) % PRIME
         if (x * x - square) % PRIME or y >= PRIME or sign > 1 or (sign and not x):
             raise ValueError("a key or signature is no point of the curve")
-        x = x if x % 2 == sign else PRIME - x
-        return [x, y, 1, x * y % PRIME]
+        return [x if x % 2 == sign else PRIME - x, y]
 
     factor = int.from_bytes(hashlib.sha512(signature[:32] + key + text).digest(), "little") % ORDER
-    number = int.from_bytes(signature[32:], "little")
-    left, right = times(number, point(bytes([88] + [102] * 31))), plus(point(signature[:32]), times(factor, point(key)))
-    return number < ORDER and all((left[i] * right[2] - right[i] * left[2]) % PRIME == 0 for i in (0, 1))
+    number, right = int.from_bytes(signature[32:], "little"), plus(point(signature[:32]), times(factor, point(key)))
+    return number < ORDER and times(number, point(bytes([88] + [102] * 31))) == right
 
 
 def check_signature(manifest: Row, trusted: str | None) -> Comparing:
@@ -325,30 +336,42 @@ def check_signature(manifest: Row, trusted: str | None) -> Comparing:
 
 def _read(path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as archive:
-        entries = archive.infolist()
-        if len({one.filename for one in entries}) < len(entries) or sum(one.file_size for one in entries) > 2**30:
+        names = archive.namelist()
+        if len({*names}) < len(names) or sum(one.file_size for one in archive.infolist()) > 2**30:
             raise ValueError("it holds a file twice, or more than 1 GB")
-        return {one.filename: archive.read(one) for one in entries}
+        return {name: archive.read(name) for name in names}
 
 
 def checked(files: dict[str, bytes], trusted: str | None = None) -> dict[str, list[str] | str]:
     """The problems that each check found, or why it was not made."""
-    manifest, report = (json.loads(files[name], object_pairs_hook=_single) for name in ("manifest.json", "report.json"))
-    made = {"Digests": check_digests(report, manifest, files), "Signature": check_signature(manifest, trusted),
-            "Tables": check_tables(report, files), "Thresholds": check_thresholds(report, files),
-            "Certified tokens": check_certified(report), "p-values": check_controls(report)}  # fmt: skip
+
+    def single(pairs: list[tuple[str, Any]]) -> Row:
+        if len(made := dict(pairs)) < len(pairs):
+            raise ValueError("an object has a key twice")
+        return made
+
+    main_file = next((name for name in ("decisions.json", "report.json") if name in files), "manifest.json")
+    manifest, report = (json.loads(files[name], object_pairs_hook=single) for name in ("manifest.json", main_file))
+    made = {"Files": check_files(manifest["files"], files), "Signature": check_signature(manifest, trusted)}
+    if main_file == "decisions.json":
+        made["Impact ratios and p-values"] = check_decisions(report, manifest)
+    elif main_file == "report.json":
+        made |= {"Digests": check_digests(report, manifest, files), "Tables": check_tables(report, files),
+                 "Thresholds": check_thresholds(report, files), "Certified tokens": check_certified(report),
+                 "p-values": check_controls(report)}  # fmt: skip
     found: dict[str, list[str] | str] = {}
     for name, check in made.items():
         try:
             found[name] = [problem for holds, problem in check if not holds]
         except NotImplementedError as why:
             found[name] = str(why)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, zipfile.BadZipFile) as error:
             found[name] = [f"It holds a value that cannot be read ({error!r})."]
     return found
 
 
-def _main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
+    """Check a bundle and print what was found."""
     parser = ArgumentParser(description="Check an evidence bundle of COFT Audit.")
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--key", help="the key that must have signed: a PEM file, or the SHA-256 of the key")
@@ -365,9 +388,7 @@ def _main(arguments: list[str] | None = None) -> int:
     for name, told in found.items():
         print(f"{name:16} {f'skipped: {told}' if isinstance(told, str) else 'FAILED' if told else 'passed'}")
         print(*(f"  - {problem}\n" for problem in told[:20] if isinstance(told, list)), sep="", end="")
-    print(BEYOND)
-    for item in signers or ():
-        print(f"Signed by {_sha256(base64.b64decode(item['public_key']))}: compare this with the auditor's key.")
+    print(BEYOND, *(f"Signed by the key {_sha256(base64.b64decode(item['public_key']))}" for item in signers), sep="\n")
     failed = any(told for told in found.values() if isinstance(told, list))
     print("" if signers else "NOT SIGNED: anybody can have made it.")
     print("THE EVIDENCE DOES NOT HOLD TOGETHER." if failed else "Nothing contradicts the evidence.")
@@ -375,4 +396,4 @@ def _main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(main())

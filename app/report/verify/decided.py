@@ -32,7 +32,9 @@ class Decided:
     manifest: Mapping[str, object]
 
 
-def verify_decided(path: Path, files: Mapping[str, bytes], known: Mapping[str, str], required: bool) -> Verification:
+def verify_decided(
+    path: Path, files: Mapping[str, bytes], known: Mapping[str, str], required: bool, unsigned: bool = False
+) -> Verification:
     """Check everything in a bundle of decisions that can be computed again."""
     bundled = Decided(files, read_manifest(files[MANIFEST]))
     try:
@@ -41,7 +43,7 @@ def verify_decided(path: Path, files: Mapping[str, bytes], known: Mapping[str, s
         computed = run_json(run)
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
         raise ServiceError(f"{DECISIONS} cannot be read ({error}); it is damaged, or was changed by hand.") from error
-    signature = check_signature(bundled, known, required)
+    signature = check_signature(bundled, known, required, unsigned)
     checks = (
         check_files(bundled), signature, _digests(bundled, run), _outcomes(run), _numbers(stated, computed),
         _tables(files, run),
@@ -102,7 +104,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _untold(run: DecidedRun, signature: Check) -> Iterator[Untold]:
-    if signature.status == "unknown":
+    if signature.status in ("unknown", "unsigned"):
         yield Untold(MANIFEST, (SIGNATURES,), f"Who made the bundle: it is {signature.detail}.")
     yield Untold(
         DECISIONS,

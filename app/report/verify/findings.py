@@ -12,7 +12,7 @@ from app.shared.errors import ServiceError
 from coft_core.errors import CoftError
 
 P = ParamSpec("P")
-CheckStatus = Literal["passed", "failed", "unknown", "skipped"]
+CheckStatus = Literal["passed", "failed", "unsigned", "unknown", "skipped"]
 
 MOST_PROBLEMS = 20
 """Problems of one check that are kept in words; the others are counted."""
@@ -53,6 +53,11 @@ class Verification:
         """Whether nothing failed."""
         return not self.count("failed")
 
+    @property
+    def code(self) -> int:
+        """How the command ends: 1 if something failed, 3 if only a signature is missing."""
+        return 1 if not self.ok else 3 if self.count("unsigned") else 0
+
     def count(self, status: CheckStatus) -> int:
         """Number of checks with a status."""
         return sum(check.status == status for check in self.checks)
@@ -78,6 +83,14 @@ class Skipped(Exception):  # noqa: N818 - a check that is not made is no error
 
 class Unproven(str):
     """The detail of a check in which nothing failed, and which proves nothing."""
+
+    status: CheckStatus = "unknown"
+
+
+class Unsigned(Unproven):
+    """The same of a signature that is missing."""
+
+    status = "unsigned"
 
 
 Compared: TypeAlias = tuple[bool, str]
@@ -111,7 +124,8 @@ def check(name: str) -> Callable[[Callable[P, Comparing]], Callable[P, Check]]:
                 return Check(name, "skipped", str(why))
             except (CoftError, ServiceError) as error:
                 return failed(name, str(error))
-            status: CheckStatus = "failed" if problems else "unknown" if isinstance(detail, Unproven) else "passed"
+            proven: CheckStatus = detail.status if isinstance(detail, Unproven) else "passed"
+            status: CheckStatus = "failed" if problems else proven
             return Check(name, status, str(detail), tuple(problems[:MOST_PROBLEMS]), len(problems))
 
         return carried_out

@@ -23,7 +23,9 @@ class LoadedResults:
     manifest: Mapping[str, object] | None
 
 
-def verify_results(path: Path, files: Mapping[str, bytes], known: Mapping[str, str], required: bool) -> Verification:
+def verify_results(
+    path: Path, files: Mapping[str, bytes], known: Mapping[str, str], required: bool, unsigned: bool = False
+) -> Verification:
     """Check that nothing was changed since the results were signed, and by whom they were."""
     if MANIFEST not in files:
         raise ServiceError(f"{path.name} has no {MANIFEST}, so these results are not signed; choose what was exported.")
@@ -33,7 +35,7 @@ def verify_results(path: Path, files: Mapping[str, bytes], known: Mapping[str, s
         source=path.name,
         session=f"Results of the {told.get('kind')} “{told.get('name')}”",
         bundle_digest=hashlib.sha256(files[MANIFEST]).hexdigest(),
-        checks=(check_files(loaded), check_signature(loaded, known, required)),
+        checks=(check_files(loaded), check_signature(loaded, known, required, unsigned)),
         beyond=(
             Untold(RESULTS, ("results", "samples"), "Whether the figures are right: whoever signed them says so."),
         ),

@@ -77,22 +77,32 @@ class BundleVerifier:
         return cls(ModelHost.of(services, faster_steps="off"), partial(detector_of, settings), key_file(settings))
 
     def verify(
-        self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
+        self,
+        path: Path,
+        replay: bool = False,
+        key: Path | None = None,
+        require_signature: bool = False,
+        unsigned: bool = False,
     ) -> Verification:
         """Check a bundle or a report; see :meth:`examined`."""
         files = unpack(path) if zipfile.is_zipfile(path) else {}
         if verify_other := verify_decided if DECISIONS in files else verify_results if RESULTS in files else None:
             known = self._own_key() if key is None else trusted_keys(key)
-            return verify_other(path, files, known, require_signature or key is not None)
-        return self.examined(path, replay, key, require_signature)[1]
+            return verify_other(path, files, known, require_signature or key is not None, unsigned)
+        return self.examined(path, replay, key, require_signature, unsigned)[1]
 
     def examined(
-        self, path: Path, replay: bool = False, key: Path | None = None, require_signature: bool = False
+        self,
+        path: Path,
+        replay: bool = False,
+        key: Path | None = None,
+        require_signature: bool = False,
+        unsigned: bool = False,
     ) -> tuple[Loaded, Verification]:
         """Check everything in a bundle, or in a report alone, that can be computed again, and give what was read."""
         known = self._own_key() if key is None else trusted_keys(key)
         loaded = load(path)
-        signature = structure.check_signature(loaded, known, require_signature or key is not None)
+        signature = structure.check_signature(loaded, known, require_signature or key is not None, unsigned)
         checks = [structure.check_files(loaded), signature, structure.check_branches(loaded)]
         if checks[-1].status == "failed":
             checks.append(
@@ -153,7 +163,7 @@ def untold(loaded: Loaded, checks: list[Check]) -> tuple[Untold, ...]:
         "without_logits": REPLAY_CHECK not in made and LOGITS_CHECK not in made,
     }
     listed = [item for section, holds in sections.items() if holds for item in _listed(section)]
-    unsigned = [_signed(loaded)] if any(check.status == "unknown" for check in checks) else []
+    unsigned = [_signed(loaded)] if any(check.status in ("unknown", "unsigned") for check in checks) else []
     return (*unsigned, *listed, *_shortened(loaded))
 
 

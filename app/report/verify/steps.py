@@ -232,11 +232,15 @@ def check_certified(loaded: Loaded) -> Comparing:
     yield from alone.check_certified(loaded.document)
 
 
-@check("Ratios and bounds")
+@check("Margins, ratios and bounds")
 def check_derived(loaded: Loaded) -> Comparing:
-    """Log ratio and the bound on total variation follow from the step's other numbers."""
+    """Margin, log ratio and the bound on total variation follow from the step's other numbers."""
     for place, _, step in loaded.own_steps():
         emitted = next((row for row in step.candidates if row.token_id == step.token_id), None)
+        own = [(step.log_support, step.log_tau)]
+        supports = [(part.log_joint, part.log_tau) for part in step.families] or own
+        margin = min(_difference(joint, log_tau) for joint, log_tau in supports)
+        yield same(place, "the margin", step.diagnostics.margin, margin, EXACT)
         ratio = _difference(step.log_p_factual, step.log_p_masked)
         if step.bounds is not None and emitted is not None:
             ratio = step.bounds.log_ratio(emitted)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, TABLES, digests_of
 from app.report.document import BranchPart, ReportPart, digest_of
 from app.report.signing import SIGNATURES, fingerprint_of, signature_holds
-from app.report.verify.findings import Check, Compared, Comparing, Skipped, Unproven, Within, check, same
+from app.report.verify.findings import Check, Compared, Comparing, Skipped, Unproven, Unsigned, Within, check, same
 from app.report.verify.loaded import Bundled, Loaded, place_of
 from app.shared.errors import ServiceError
 from app.shared.files import WIDE_STARTS, plain_json
@@ -49,11 +49,13 @@ def check_files(loaded: Bundled) -> Comparing:
 
 
 @check(SIGNATURE_CHECK)
-def check_signature(loaded: Bundled, known: Mapping[str, str], required: bool = False) -> Comparing:
+def check_signature(
+    loaded: Bundled, known: Mapping[str, str], required: bool = False, unsigned: bool = False
+) -> Comparing:
     """Every signature is of this manifest, and one is by a known key.
 
-    A bundle that nobody signed, or that an unknown key signed, can have been made by anybody: its status is
-    ``"unknown"``.
+    A bundle that an unknown key signed can have been made by anybody: its status is ``"unknown"``. One that nobody
+    signed is ``"unsigned"``, unless the caller says that this is known.
     """
     manifest: dict[str, Any] = {} if loaded.files is None else plain_json(loaded.files[MANIFEST])
     listed = manifest.get(SIGNATURES) or []
@@ -69,7 +71,9 @@ def check_signature(loaded: Bundled, known: Mapping[str, str], required: bool = 
     if required:
         wanted = ", ".join(f"“{name}” ({own})" for own, name in known.items()) or "no key is known here"
         yield trusted, f"It is {told}. A signature by one of these keys is required: {wanted}."
-    return told if trusted else Unproven(told)
+    if signers or unsigned:
+        return told if trusted else Unproven(told)
+    return Unsigned(told)
 
 
 @check("Digests in the report")

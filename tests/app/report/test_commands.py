@@ -59,7 +59,7 @@ def test_a_formal_report_is_signed_by_options_that_no_other_format_takes(audited
     assert (code, "has no auditor" in error) == (1, True)
 
 
-def test_a_forged_an_unsigned_or_no_bundle_ends_with_1_and_says_why(audited, run, tmp_path):
+def test_a_forged_or_no_bundle_ends_with_1_and_an_unsigned_one_with_3_and_they_say_why(audited, run, tmp_path):
     steps = files_of(audited.bundles["joint"])["steps.csv"].decode()
     path = tmp_path / "forged.zip"
     forged = with_file(audited.bundles["joint"], "steps.csv", steps.replace("unfair", "fair", 1).encode())
@@ -78,7 +78,8 @@ def test_a_forged_an_unsigned_or_no_bundle_ends_with_1_and_says_why(audited, run
     path = tmp_path / "unsigned.zip"
     path.write_bytes(with_file(audited.bundles["joint"], MANIFEST, json.dumps(manifest).encode()))
     code, text, _ = run("verify", path)
-    assert (code, "UNKNOWN  Signature" in text) == (0, True)
+    assert (code, "UNSIGNED Signature" in text, "IT IS NOT SIGNED" in text) == (3, True, True)
+    assert run("verify", path, "--unsigned")[0] == 0
     assert run("verify", path, "--require-signature")[0] == 1
     path.write_bytes(audited.bundles["joint"])
     code, text, _ = run("verify", path, "--require-signature")

@@ -24,7 +24,7 @@ from tests.conftest import load_tiny, verifier
 
 BRANCHES, TOKENS, REPLAY = "Branches and steps", "Certified tokens", "Replay on the model"
 SETTINGS, PREVIEW, TIMES = "Prompt, spans and settings", "Masked prompt", "Times"
-NUMBERS, SETS, FUSION = "Ratios and bounds", "Choices and divergences", "Fusion of the candidates"
+NUMBERS, SETS, FUSION = "Margins, ratios and bounds", "Choices and divergences", "Fusion of the candidates"
 THRESHOLDS, CERTIFICATE, LOG = "Thresholds by step", "Calibration and certificate", "Verdict log"
 RANGES = "Set sizes within numeric noise"
 AGAIN, DIGESTS = "Calibration from its prompts", "Digests in the report"
@@ -395,7 +395,7 @@ AT_STEPS = (
     (lambda step: step.update(entropy_masked=0.0), SETS), (turned("certified"), TOKENS),
     (moved("log_tau", -0.01), THRESHOLDS), (lambda step: step.update(state="inherited"), THRESHOLDS),
     (moved("set_size", 1), RANGES), (lambda step: step.update(certified_mass=0.0), TOKENS),
-    (moved("margin", 0.5), TOKENS), (lambda step: step.update(log_ratio=0.0), NUMBERS), (turned("fallback"), TOKENS),
+    (moved("margin", 0.5), NUMBERS), (lambda step: step.update(log_ratio=0.0), NUMBERS), (turned("fallback"), TOKENS),
 )  # fmt: skip
 """What is changed at one step, with the check that names the place."""
 

@@ -120,7 +120,7 @@ def test_a_single_branch_audit_is_checked_and_exported_by_the_factual_reading_th
         step = changed["branches"][0]["steps"][0]
         step["margin"] = min(step["log_p_fused"], step["log_p_masked"]) - step["log_tau"]
 
-    assert "Certified tokens" in failures(verify(forged(bundle, joint_margin, tmp_path)))
+    assert "Margins, ratios and bounds" in failures(verify(forged(bundle, joint_margin, tmp_path)))
 
 
 def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits(audited, verify, tmp_path):

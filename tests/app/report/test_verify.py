@@ -117,7 +117,7 @@ FORGERIES = (
             lambda r: step_of(r)["candidates"][1].update(certified=not step_of(r)["candidates"][1]["certified"]),
             "Certified tokens", PLACE,
         ),
-        (lambda r: step_of(r).update(margin=9.0), "Certified tokens", PLACE),
+        (lambda r: step_of(r).update(margin=9.0), "Margins, ratios and bounds", PLACE),
         (lambda r: step_of(r).update(set_size=0), "Certified tokens", PLACE),
         (lambda r: r["log"][0].update(verdict="fair"), "Verdict log", "Entry 1 was changed"),
         (lambda r: r["summary"][0].update(certified=99), "Summary numbers", "Summary of branch 0: certified"),
