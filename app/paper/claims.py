@@ -12,8 +12,9 @@ import numpy as np
 import yaml
 from pydantic import TypeAdapter
 
-from app.evaluate.experiments.figures import SHARED, Figures, Series, Table
+from app.evaluate.experiments.figures import SHARED, Experiment, Figures, Series, Table
 from app.evaluate.experiments.grid import Grid, Value, Values
+from app.evaluate.experiments.named import EXPERIMENTS
 from app.evaluate.experiments.tables import FiguresTable
 from coft_core.assets import assets_path
 from coft_core.conformal.coverage import clopper_pearson
@@ -108,12 +109,13 @@ def check(claim: Claim, runs: Sequence[Run]) -> Checked:
     """Hold a claim against what its experiment came to on each model."""
     if (reads := claim.reads) is None:
         return Checked(claim, UNCHECKED, claim.reason)
+    experiment = runs[0].figures.experiment if runs else EXPERIMENTS.get(reads.experiment)
+    printed = _printed(reads, experiment) if experiment else None
     own = [run for run in runs if reads.model.lower() in run.model.lower()]
     if not own:
         what = f"{reads.experiment} was not run" + (f" on {reads.model}" if reads.model else "")
-        return Checked(claim, UNCHECKED, f"{what}.")
+        return Checked(claim, UNCHECKED, f"{what}.", printed=printed)
     found = [(name, value) for run in own for name, value in _readings(reads, run, len(own) > 1)]
-    printed = _printed(reads, own[0])
     verdict, reason = judged(claim, [value for _, value in found])
     return Checked(claim, verdict, reason, tuple(found), printed)
 
@@ -266,11 +268,11 @@ def _with_interval(value: Value) -> Value:
 # What the paper prints.
 
 
-def _printed(reads: Reads, run: Run) -> tuple[float, float] | None:
+def _printed(reads: Reads, experiment: Experiment) -> tuple[float, float] | None:
     """The span of the paper's own values over its models."""
-    place = _place(reads, run.figures.experiment.tables)
-    table = run.figures.experiment.tables[place]
-    titles = [head.title for head in run.grids[place].heads]
+    table = experiment.tables[_place(reads, experiment.tables)]
+    empty = table.grid(Figures(experiment, "", experiment.evaluated(), {}, {}))
+    titles = [head.title for head in empty.heads]
     found: list[float] = []
     for paper in table.papers:
         values = [
