@@ -174,8 +174,10 @@ EXPERIMENTS: dict[str, Experiment] = {
                 "Race and gender together",
                 PAPER["masks"],
                 (
-                    Column("Bias advantage", Part("bbq_intersectional", "bias_disambiguated", "size")),
+                    Column("Bias advantage", Part("bbq_intersectional", "bias_advantage", "size")),
                     Column("Accuracy, %", Part("bbq_intersectional", "accuracy_disambiguated")),
+                    Column("Advantage, one attribute", Part("bbq_intersectional", "bias_advantage_one", "size")),
+                    Column("Bias score", Part("bbq_intersectional", "bias_disambiguated", "size")),
                 ),
             ),
             SpeedTable(
