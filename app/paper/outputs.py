@@ -103,7 +103,8 @@ def shown_items(made: Made) -> list[Shown]:
         above = next((first[name] for name in item.experiments if name in first), "")
         first |= dict.fromkeys(new, item.label)
         sections = tuple((own, tuple(map(_laid_out, own.grids))) for name in new for own in made.of(name))
-        reasons = [f"{part.model}: {part.reason}" for part in made.skipped if part.experiment in item.experiments]
+        own = [part for part in made.parts if part.experiment in item.experiments]
+        reasons = [f"{part.model}: {said}" for part in own for said in (part.reason, *part.notes) if said]
         if item.reason and not made.only:
             reasons = [item.reason]
         if not (sections or above or reasons):

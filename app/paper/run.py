@@ -18,6 +18,7 @@ from app.paper.items import EXAMPLES, paper_experiments
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
+from coft_core.errors import CoftError
 from coft_core.model.load import MIXTURE
 from db.types import NotFoundError
 
@@ -133,7 +134,7 @@ class PaperRun:
         if (number := part.evaluation) is None:
             try:
                 number = self._evaluations.submit(self._request(part))
-            except ServiceError as error:
+            except (ServiceError, CoftError) as error:
                 return replace(part, reason=str(error))
             self._folder.runs.setdefault(part.model, {})[part.experiment] = number
             self._keep()
@@ -163,7 +164,7 @@ class PaperRun:
         try:
             request = self._request(part)
             self._try(request)
-        except ServiceError as error:
+        except (ServiceError, CoftError) as error:
             return replace(part, reason=str(error))
         share = request.calibration_share if request.calibrates else 0.0
         read = {

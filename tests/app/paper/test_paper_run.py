@@ -90,6 +90,22 @@ class Telling(Reader):
         return super().read(*arguments)
 
 
+class Failing(Reader):
+    def read(self, *arguments):
+        raise ServiceError("The disk is full.")
+
+
+def ended(jobs):
+    """Waits for an evaluation, and refuses one that failed, as the command does."""
+
+    def wait(view):
+        done = jobs.wait(view.job.id)
+        if done.status != "done":
+            raise ServiceError(done.error)
+
+    return wait
+
+
 def files(out):
     return {path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
@@ -134,6 +150,11 @@ def test_tables_of_several_models_and_of_other_days_are_laid_over_each_other(tmp
     page = (tmp_path / "both" / "paper.html").read_text()
     assert 'id="table-1"' in page
     assert 'id="table-3"' not in page
+    with opened(store, Failing) as (paper, jobs):
+        paper.begin(tmp_path / "left", Asked(limit=9), ("three",), ("second",), ()).run(ended(jobs), lambda line: None)
+    left = json.loads((tmp_path / "left" / "paper.json").read_text())["runs"]["three"]["second"]
+    run(store, tmp_path / "unfinished", (), only=("second",), stored=[left], reader=None)
+    assert "is not finished: " in (tmp_path / "unfinished" / "paper.html").read_text()
     with pytest.raises(ServiceError, match="both of first on one"):
         run(store, tmp_path / "twice", ("one",), stored=[numbers[0], _another(store, tmp_path)])
 
@@ -181,21 +202,9 @@ def test_a_mixture_of_experts_is_timed_on_those_that_are_asked_for_or_on_one_mad
 
 
 def test_a_failed_part_is_skipped_with_its_reason_and_tried_again(tmp_path):
-    class Failing(Reader):
-        def read(self, *arguments):
-            raise ServiceError("The disk is full.")
-
-    def waiting(jobs):
-        def wait(view):
-            ended = jobs.wait(view.job.id)
-            if ended.status != "done":
-                raise ServiceError(ended.error)
-
-        return wait
-
     out, store = tmp_path / "out", tmp_path / "store.db"
     with opened(store, Failing) as (paper, jobs):
-        parts = paper.begin(out, Asked(limit=8), ("one",), ("first",), ()).run(waiting(jobs), lambda line: None)
+        parts = paper.begin(out, Asked(limit=8), ("one",), ("first",), ()).run(ended(jobs), lambda line: None)
     assert [part.reason for part in parts] == ["The disk is full."]
     found, _ = run(store, out, ("one",), only=("first",))
     assert found.skipped == ()
