@@ -130,7 +130,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
             '<div class="pagehead"><h1>Decisions</h1><p class="sub">Outcomes that another model made, without its '
-            "probabilities: how often each group is selected, and whether a name changes as much.</p></div>"
+            "probabilities: how often each group is selected, and how much names within a group differ.</p></div>"
         )
         result = markup(NOTHING, "decided")
         fold, export, statement = _downloads()

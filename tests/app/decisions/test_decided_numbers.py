@@ -60,7 +60,7 @@ def test_pairs_are_compared_by_mcnemars_test_and_rates_against_the_most_selected
     low, high = found.ratios["women"]
     assert low < 9 / 20 < high < 1
     assert found.headline.e_value > 20
-    assert "0.45 times as often as men" in finding(found, EN)
+    assert "0.45 times as often as “men”" in finding(found, EN)
 
 
 def test_what_names_of_one_group_do_as_well_is_not_said_to_be_the_group():

@@ -27,7 +27,7 @@ def test_a_file_gives_a_finding_a_picture_and_evidence_that_verifies(visit, serv
     page.get_by_role("option", name="sex").click()
     page.locator("#selected input, #selected textarea").fill("hire")
     page.locator("#compare-groups").click()
-    expect(page.locator("#decided .finding")).to_contain_text("women is selected 0.67 times as often as men")
+    expect(page.locator("#decided .finding")).to_contain_text("“women” is selected 0.67 times as often as “men”")
     expect(page.locator("#decided .decided .low .mark")).to_have_count(1)
     assert broken(page) == []
     page.locator("#downloads-fold .label-wrap").click()
