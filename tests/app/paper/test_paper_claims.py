@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from app.evaluate.experiments.figures import Figures
 from app.evaluate.experiments.grid import Grid, Line, Paper, Value
 from app.evaluate.experiments.named import EXPERIMENTS
 from app.evaluate.experiments.speed import MeasuredSpeed, SpeedTable
 from app.evaluate.experiments.tables import Column, FiguresTable
 from app.paper.claims import Claim, Reads, Run, check, judged, paper_claims
+from app.paper.collate import Section, averages
 from app.paper.items import EXAMPLES, Item, paper_items
-from app.paper.outputs import claim_rows, printed, reading
+from app.paper.outputs import Made, claim_rows, printed, reading, write_page, write_section
 from coft_core.assets import assets_path
 from coft_core.experiments.averages import Part
 from tests.app.evaluate.test_experiment_tables import experiment, kept, outcomes
@@ -177,6 +179,25 @@ def test_what_the_paper_prints_is_held_against_its_claims_without_any_run():
     # Table 3 has a smaller overhead for DExperts.
     assert printed["It costs less than DExperts"] is False
     assert printed["The knee rule chooses lambda 0.6"] is None
+
+
+def test_tables_of_every_experiment_are_written_averaged_and_read_where_nothing_is_kept_yet(tmp_path):
+    sections, runs = [], {}
+    for name, own in EXPERIMENTS.items():
+        figures = Figures(own, "demo", own.evaluated(), {}, {})
+        grids = tuple(table.grid(figures) for table in own.tables)
+        both = [Section(name, "demo", grids), Section(name, "other", grids)]
+        sections += [*both, averages(both)]
+        runs[name] = [Run("demo", figures, grids)]
+    claims = tuple(check(claim, runs.get(claim.experiment, ())) for claim in paper_claims())
+    made = Made(tmp_path, (), tuple(sections), (), claims)
+    for section in sections:
+        write_section(tmp_path, section)
+    page = write_page(made).read_text("utf-8")
+    assert made.verdicts == {"cannot be checked here": len(claims)}
+    assert len(list(tmp_path.glob("tables/*.csv"))) == len(sections)
+    assert all(f"<h2 id=\"{item.label.lower().replace(' ', '-')}\">" in page for item in paper_items()
+               if {*item.experiments} & {*EXPERIMENTS, ""} or item.reason)  # fmt: skip
 
 
 def test_every_claim_names_what_its_experiment_has():
