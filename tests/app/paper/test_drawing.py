@@ -10,7 +10,7 @@ from PIL import Image
 from pypdf import PdfReader
 
 from app.evaluate.experiments.charts import picture_figure
-from app.evaluate.experiments.grid import Chains, Front, Levels, Speeds, Value
+from app.evaluate.experiments.grid import Chains, Curves, Front, Levels, Speeds, Value
 from app.paper.drawing import DOTS, WIDTH, drawn
 from coft_core.experiments.choice import Choice, LineSearch, Point, Selection
 from coft_core.suites.base import Figure
@@ -24,6 +24,9 @@ PICTURES = {
     "front": Front("lambda", CHOSEN),
     "levels": Levels({0.1: Value(0.12, 0.01)}, {0.1: Value(0.107, 0.01), 0.2: Value(None)}, "LLaMA-2-13B"),
     "chains": Chains({0.1: {8: Value(0.1, 0.02), 16: Value(0.2)}}),
+    "curves": Curves(
+        "tokens", "MAUVE", {"Vanilla": {128: Value(0.95, 0.01), 256: Value(0.94)}, "COFT": {128: Value(0.9)}}
+    ),
     "speed": Speeds("", {"Tokens a second": {"Vanilla": FAST, "COFT": SLOW}}),
     "scaling": Speeds("tokens", {"Vanilla": {"64": FAST, "128": FAST}, "COFT": {"64": SLOW, "128": SLOW}}),
 }

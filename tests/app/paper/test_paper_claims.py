@@ -178,6 +178,7 @@ def test_what_the_paper_prints_is_held_against_its_claims_without_any_run():
     assert printed["CP accuracy rises by 2.2 to 2.4 points against DT-CD"] is True
     # Table 3 has a smaller overhead for DExperts.
     assert printed["It costs less than DExperts"] is False
+    assert printed["MAUVE of long texts is that of vanilla decoding within 0.01"] is True
     assert printed["The knee rule chooses lambda 0.6"] is None
 
 
@@ -236,5 +237,4 @@ def test_the_documents_list_every_item_with_its_experiments_and_its_state():
 def test_every_item_names_an_experiment_or_says_why_there_is_none_and_every_experiment_has_an_item():
     named = {name for item in paper_items() for name in item.experiments}
     assert all(bool(item.experiments) != bool(item.reason) for item in paper_items())
-    assert set(EXPERIMENTS) <= named
-    assert named - {EXAMPLES, "mauve_length", "selections", "symmetric"} <= set(EXPERIMENTS)
+    assert named - {EXAMPLES} == set(EXPERIMENTS)
