@@ -24,6 +24,7 @@ from app.shared.formal_reports import Statement
 from app.shared.impact import ImpactTable, OutcomeRule, impact_csv
 from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.operations import Json, Read, Tell, command, operation, record
+from app.shared.requirements import chosen
 from app.shared.results.formats import SHARED, SharedFormat
 from app.shared.results.publication import Publication
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
@@ -307,6 +308,7 @@ def formal_batch_report(
     language: str = "en",
     kind: str = "pdf",
     rule: RatesRule | None = None,
+    annexes: str = "",
     *,
     folder: Path,
 ) -> Path:
@@ -320,11 +322,14 @@ def formal_batch_report(
         kind: pdf, or formal for HTML.
         rule: How rates are read, all optional: {"selected": "hired", "other": "rejected", "regex": false,
             "match_case": false, "score": "number", "exclude_small": false}.
+        annexes: Further annexes, with commas: eu-ai-act, pren-18283, iso-42001, nist-ai-rmf, sr-26-2, nyc-summary,
+            nyc-notice.
 
     Returns:
         The file.
     """
-    content = _formal(wired, batch_id, kind, Statement(auditor, question, language), rule or RatesRule())
+    statement = Statement(auditor, question, language, annexes=chosen(annexes))
+    content = _formal(wired, batch_id, kind, statement, rule or RatesRule())
     return write_bytes(folder / f"coft-audit-batch-{batch_id}{EXPORTS[kind].suffix}", content)
 
 
@@ -377,6 +382,7 @@ def batch_report(
     auditor: str = "",
     question: str = "",
     language: Annotated[str, Choices(tuple(LANGUAGES))] = "en",
+    annexes: str = "",
     rule: RatesRule,
     publication: Publication | None = None,
     out: Path,
@@ -390,13 +396,16 @@ def batch_report(
         auditor: who audited
         question: what the audit was to answer
         language: language of the report
+        annexes: further annexes, with commas: eu-ai-act, pren-18283, iso-42001, nist-ai-rmf, sr-26-2, nyc-summary,
+            nyc-notice
         out: file to write
     """
     if format in SHARED:
-        if auditor or question or language != "en":
+        if auditor or question or annexes or language != "en":
             raise ServiceError(
                 f"The format {format} has no auditor, question or language; leave them out, or choose pdf."
             )
         form = cast("SharedFormat", format)
         return str(write_bytes(out, shared_batch(wired, batch, form, rule, publication or Publication())))
-    return str(write_bytes(out, _formal(wired, batch, format, Statement(auditor, question, language), rule)))
+    statement = Statement(auditor, question, language, annexes=chosen(annexes))
+    return str(write_bytes(out, _formal(wired, batch, format, statement, rule)))

@@ -58,6 +58,7 @@ from app.shared.formal_reports import Statement
 from app.shared.impact import impact_csv, impact_table
 from app.shared.markup import from_file, laid_out
 from app.shared.needs import EXPORT, READ
+from app.shared.requirements import chosen
 from app.shared.results.formats import SHARED
 from app.shared.results.publication import Publication
 from app.shared.settings_json import whole
@@ -324,7 +325,9 @@ class BatchHandlers:
     def formal(self, event: gr.EventData) -> str:
         """Write the batch's formal report for download, with selection rates where the page has a rule."""
         batch, kind = audited_batch(self._batches.view(int(event.batch)), rates_rule(event.rule)), str(event.kind)
-        statement = Statement(str(event.auditor), str(event.question), str(event.language))
+        statement = Statement(
+            str(event.auditor), str(event.question), str(event.language), annexes=chosen(str(event.annexes))
+        )
         content = self._reports.formal_batch(batch, statement, kind)
         return str(write_bytes(self._file(batch.id, EXPORTS[kind].suffix), content))
 

@@ -25,6 +25,7 @@ from app.shared.decisions import (
 )
 from app.shared.exported import fragment, page
 from app.shared.formal_reports import RateTable, Statement
+from app.shared.requirements import mapped
 from coft_core.controls.result import LEVEL
 from coft_core.effects import visible
 from coft_core.messages import catalogue
@@ -93,6 +94,15 @@ def parts_of(run: DecidedRun) -> dict[str, object]:
     }
 
 
+def _evidence(statement: Statement, facts: dict[str, str], answers: dict[str, str], told: str) -> dict[str, str | None]:
+    """The fields that a map of requirements can name; None where outcomes without probabilities say nothing."""
+    given = {name: facts[f"page.{name}"] for name in ("date", "model", "method")}
+    given |= {"finding": told, "auditor": visible(statement.auditor.strip())}
+    given |= {"question": visible(statement.question.strip())}
+    answered = {f"nyc.{name}": answer for name, answer in answers.items() if name != "scoring"}
+    return {**given, **answered}
+
+
 def formal_decided(run: DecidedRun, statement: Statement) -> str:
     """The formal report as HTML that needs nothing else."""
     found, say, table = run.found, catalogue(statement.language), run.found.table
@@ -141,5 +151,6 @@ def formal_decided(run: DecidedRun, statement: Statement) -> str:
         warnings=[],
         not_claimed=[say.say(f"decisions.not_claimed_{name}") for name in ("fair", "cause", "others", "law")],
         annexes=[Annex("nyc", answers, (rates,))],
+        maps=mapped(statement, _evidence(statement, facts, answers, finding(found, say))),
         program=PROGRAM,
     )

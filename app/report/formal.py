@@ -19,6 +19,7 @@ from app.shared.formal_reports import AuditedBatch, RateTable, Statement
 from app.shared.format import moment
 from app.shared.kept_steps import session_noise
 from app.shared.policies import info_of, parameters_line
+from app.shared.requirements import mapped
 from app.shared.verdicts import standing
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import DriftReport
@@ -57,6 +58,8 @@ class Audited:
     drift: DriftReport | None
     verdicts: Mapping[str, int]
     warnings: tuple[str, ...]
+    blind: tuple[bool, ...] = ()
+    """Of each verdict that was given, whether it was given in a blind review."""
 
     def tell(self, name: str, /, **values: object) -> str:
         """A message in the language that is asked for, with numbers as the language writes them."""
@@ -93,8 +96,9 @@ def formal_session(
     record = data.record
     verdicts = Counter(item.in_words for item in standing(data.log))
     audited = Audited(
-        statement, record, tuple(own_steps(data)), finding_of(data), calibration, drift, verdicts, record.warnings
-    )
+        statement, record, tuple(own_steps(data)), finding_of(data), calibration, drift, verdicts, record.warnings,
+        _blind(data),
+    )  # fmt: skip
     digests = digests_of(report)
     families = dict.fromkeys(span.category for span in sorted(record.spans) if span.masked)
     masked = catalogue(statement.language).listed([audited.tell(f"families.{name}") for name in families])
@@ -128,7 +132,8 @@ def formal_batch(
     steps = tuple(step for data in sessions for step in own_steps(data))
     warnings = tuple(dict.fromkeys(warning for data in sessions for warning in data.record.warnings))
     first = sessions[0].record
-    audited = Audited(statement, first, steps, finding, calibration, drift, batch.verdicts, warnings)
+    blind = _blind(*sessions)
+    audited = Audited(statement, first, steps, finding, calibration, drift, batch.verdicts, warnings, blind)
     tables = tuple(table for table in (batch.selection, batch.scoring) if table is not None)
     weights, tokenizer = (first.fingerprint.get(name) for name in ("weights", "tokenizer"))
     records = _records(
@@ -144,6 +149,41 @@ def formal_batch(
     )  # fmt: skip
     annexes = (_nyc_of_many(audited, batch, tables), records, _accuracy(audited))
     return _page(audited, subject, annexes)
+
+
+def _blind(*sessions: SessionData) -> tuple[bool, ...]:
+    return tuple(entry.blind for data in sessions for entry in data.log if entry.kind == "verdict")
+
+
+def _evidence(audited: Audited, facts: Mapping[str, str], annexes: Sequence[Annex]) -> dict[str, str | None]:
+    """The fields that a map of requirements can name; None where this evidence has nothing to say."""
+    say, answers = catalogue(audited.statement.language), {}
+    for annex in annexes:
+        for name, answer in annex.answers.items():
+            answers[f"{annex.law}.{name}"] = answer if isinstance(answer, str) else " ".join(answer)
+    rated = {table.kind for annex in annexes for table in annex.tables}
+    lacking = {f"nyc.{kind}" for kind in ("selection", "scoring") if kind not in rated}
+    lacking |= {"eu15.declared"} if audited.calibration is None else set()
+    lacking |= {"eu15.consistent"} if audited.drift is None else set()
+    strongest = [
+        f"{token['token']}: {token['effect']}" for token in (row_of(one, say) for one in audited.finding.listed)
+    ]
+    given = audited.statement
+    whole = answers | {
+        "finding": lead(audited.finding, say),
+        "counts": counts(audited.finding, say),
+        "strongest": say.listed(strongest),
+        "thresholds": None if audited.calibration is None else next(_held_line(audited), None),
+        "verdicts": audited.tell("thresholds.verdicts", **_judged(audited)) if any(_judged(audited).values()) else None,
+        "blind": audited.tell("map.blind", blind=sum(audited.blind), all=len(audited.blind)) if audited.blind else None,
+        "warnings": " ".join(say.stored(warning)[0] for warning in audited.warnings),
+        "model": facts["model"],
+        "method": facts["method"],
+        "date": facts["date"],
+        "question": visible(given.question.strip()),
+        "auditor": visible(given.auditor.strip()),
+    }
+    return {name: None if name in lacking else value for name, value in whole.items()}
 
 
 def _page(audited: Audited, subject: str, annexes: Sequence[Annex], prompt: str | None = None) -> str:
@@ -178,6 +218,7 @@ def _page(audited: Audited, subject: str, annexes: Sequence[Annex], prompt: str 
         warnings=[say.stored(warning) for warning in audited.warnings],
         not_claimed=[say.say(f"not_claimed.{name}") for name in NOT_CLAIMED],
         annexes=annexes,
+        maps=mapped(statement, _evidence(audited, facts, annexes)),
         program=PROGRAM,
     )  # fmt: skip
 
@@ -207,13 +248,21 @@ def _sentences(audited: Audited, of_many: bool) -> Iterator[str]:
     yield beside(audited.finding, say)
     if masked and not of_many:
         yield say.say("page.masked", words=named(masked, say))
+    yield from _held_line(audited)
+    verdicts = _judged(audited)
+    yield audited.tell("thresholds.verdicts" if any(verdicts.values()) else "thresholds.no_verdicts", **verdicts)
+
+
+def _held_line(audited: Audited) -> Iterator[str]:
     if audited.steps:
         found = Counter(_held(step) for step in audited.steps)
         counted = {name: found[name] for name in ("held", "borrowed", "missed", "weak", "none")}
         certified = found["held"] + found["borrowed"]
         yield audited.tell("thresholds.line", tokens=len(audited.steps), certified=certified, **counted)
-    verdicts = {name: audited.verdicts.get(name, 0) for name in ("unfair", "fair", "unclear", "disputed")}
-    yield audited.tell("thresholds.verdicts" if any(verdicts.values()) else "thresholds.no_verdicts", **verdicts)
+
+
+def _judged(audited: Audited) -> dict[str, int]:
+    return {name: audited.verdicts.get(name, 0) for name in ("unfair", "fair", "unclear", "disputed")}
 
 
 def _held(step: Step) -> str:

@@ -21,6 +21,7 @@ from app.shared.files import write_bytes
 from app.shared.formal_reports import Statement
 from app.shared.needs import EXPORT, LEAD, READ
 from app.shared.operations import command, operation
+from app.shared.requirements import chosen
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
 
@@ -86,6 +87,7 @@ def formal_report(
     question: str = "",
     language: str = "en",
     kind: str = "pdf",
+    annexes: str = "",
     *,
     folder: Path,
 ) -> Path:
@@ -97,13 +99,17 @@ def formal_report(
         question: What the audit was to answer.
         language: en or de.
         kind: pdf, or formal for HTML.
+        annexes: Further annexes, with commas: eu-ai-act, pren-18283, iso-42001, nist-ai-rmf, sr-26-2, nyc-summary,
+            nyc-notice.
 
     Returns:
         The file.
     """
     if kind not in FORMAL:
         raise ServiceError(f"There is no formal report {kind!r}; choose {', '.join(FORMAL)}.")
-    return wired[ReportService].write(session_id, kind, folder, Statement(auditor, question, language))
+    return wired[ReportService].write(
+        session_id, kind, folder, Statement(auditor, question, language, annexes=chosen(annexes))
+    )
 
 
 @command("report")
@@ -116,6 +122,7 @@ def report(
     auditor: str = "",
     question: str = "",
     language: Annotated[str, Choices(tuple(LANGUAGES))] = "en",
+    annexes: str = "",
     out: Path | None = None,
 ) -> str | None:
     """Export a past audit.
@@ -128,20 +135,24 @@ def report(
         auditor: who audited (formal, pdf)
         question: what the audit was to answer (formal, pdf)
         language: language of the report (formal, pdf)
+        annexes: further annexes, with commas (formal, pdf): eu-ai-act, pren-18283, iso-42001, nist-ai-rmf, sr-26-2,
+            nyc-summary, nyc-notice
         out: file to write; default for csv and json: standard output
     """
     if branch is not None and format != "csv":
         raise ServiceError("Only the format csv can be of one branch; leave --branch out.")
-    if format not in FORMAL and (auditor or question or language != "en"):
+    if format not in FORMAL and (auditor or question or annexes or language != "en"):
         raise ServiceError(
-            f"The format {format} has no auditor, question or language; leave them out, or choose formal or pdf."
+            f"The format {format} has no auditor, question, annexes or language; leave them out, or choose pdf."
         )
     if out is None and format not in TEXTS:
         raise ServiceError(f"The format {format} is written to a file; name it with --out.")
     if branch is not None:
         content = wired[ReportService].csv(session, branch).encode("utf-8", "replace")
     else:
-        content = wired[ReportService].content(session, format, Statement(auditor, question, language))
+        content = wired[ReportService].content(
+            session, format, Statement(auditor, question, language, annexes=chosen(annexes))
+        )
     if out is None:
         sys.stdout.write(content.decode("utf-8"))
         return None

@@ -16,6 +16,7 @@ from app.shared.events import LATEST, MULTIPLE, downloaded, or_refusal, shown, s
 from app.shared.formal_reports import Statement
 from app.shared.markup import html
 from app.shared.needs import EXPORT
+from app.shared.requirements import chosen, listed
 from app.shared.results.publication import RELATIONSHIPS
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
@@ -35,7 +36,9 @@ class DownloadHandlers:
     @shown_to(EXPORT)
     def export(self, event: gr.EventData) -> str:
         """Write one session's report for download."""
-        statement = Statement(str(event.auditor), str(event.question), str(event.language))
+        statement = Statement(
+            str(event.auditor), str(event.question), str(event.language), annexes=chosen(str(event.annexes))
+        )
         return str(self._reports.write(int(event.id), str(event.kind), Path(self._folder.name), statement))
 
 
@@ -101,6 +104,7 @@ def place_downloads(services: Services) -> None:
         exports=[(kind, EXPORTS[kind].title, EXPORTS[kind].about) for kind in MENU],
         formal=FORMAL,
         languages=LANGUAGES,
+        maps=[(name, annex["title"]["en"]) for name, annex in listed()["annexes"].items()],
     )
     file = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
     event = menu.export(handlers.export, None, file, **MULTIPLE)

@@ -14,12 +14,13 @@ def _today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the auditor says of the audit."""
+    """What the auditor says of the audit, and the annexes of ``assets/controls.toml`` that are asked for."""
 
     auditor: str = ""
     question: str = ""
     language: str = "en"
     day: date = field(default_factory=_today)
+    annexes: tuple[str, ...] = ()
 
 
 FOUR_FIFTHS = 0.8

@@ -8,7 +8,7 @@ let list = null, dialog = null, send = null, asked = null;
 const say = (text) => { if (asked) asked.say(text); };
 const write = (kind, told = {}) => {
   say("Writing the report …");
-  send("export", { id: asked.session, kind, auditor: "", question: "", language: "en", ...told });
+  send("export", { id: asked.session, kind, auditor: "", question: "", language: "en", annexes: "", ...told });
 };
 /* who signs a formal report and what it answers, or null when nothing was decided; gives the focus back */
 const sign = async (from) => {
@@ -16,7 +16,9 @@ const sign = async (from) => {
   auditor.value ||= reviewer.name();
   const answer = answered(dialog);
   auditor.select();
-  const told = await answer === "yes" ? { auditor: auditor.value, question: question.value, language: language.value } : null;
+  const annexes = () => [...dialog.querySelectorAll("[name=annex]:checked")].map((box) => box.value).join(",");
+  const told = await answer === "yes"
+    ? { auditor: auditor.value, question: question.value, language: language.value, annexes: annexes() } : null;
   if (from.isConnected) from.focus();
   return told;
 };

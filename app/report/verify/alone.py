@@ -201,9 +201,6 @@ def check_thresholds(report: Row, files: dict[str, bytes]) -> Comparing:
     listed = {one["family"]: [*map(_numeric, one["bins"])] for one in used["families"]}
     if report["thresholds"] is None and session["calibration_label"]:
         raise NotImplementedError("the calibration had been deleted before the export")
-    if data := files.get("calibration.zip"):
-        made = {family: bins_of(part, rows, settings) for family, part, rows in parts_of(data)}
-        yield _same("report.json", "the thresholds", listed, made)
     nothing, vocabulary = "uninformative" if applied else "none", session["policy_settings"].get("vocabulary")
     for place, step, _ in _steps_of(report):
         found = []
@@ -223,6 +220,9 @@ def check_thresholds(report: Row, files: dict[str, bytes]) -> Comparing:
             state = "uninformative" if state in WORST_FIRST[2:] and (log_tau < WEAKEST or wide) else state
             mismatched = state != "none" and session["certificate"].startswith("uncertified: policy mismatch")
             yield _same(place, "what the threshold rests on", step["state"], "mismatch" if mismatched else state)
+    if data := files.get("calibration.zip"):
+        made = {family: bins_of(part, rows, settings) for family, part, rows in parts_of(data)}
+        yield _same("report.json", "the thresholds", listed, made)
 
 
 def check_controls(report: Row) -> Comparing:
@@ -359,12 +359,13 @@ def checked(files: dict[str, bytes], trusted: str | None = None) -> dict[str, li
         made |= {"Digests": check_digests(report, manifest, files), "Tables": check_tables(report, files),
                  "Thresholds": check_thresholds(report, files), "Certified tokens": check_certified(report),
                  "p-values": check_controls(report)}  # fmt: skip
-    found: dict[str, list[str] | str] = {}
+    found: dict[str, Any] = {}
     for name, check in made.items():
+        found[name] = problems = []
         try:
-            found[name] = [problem for holds, problem in check if not holds]
+            problems.extend(problem for holds, problem in check if not holds)
         except NotImplementedError as why:
-            found[name] = str(why)
+            found[name] = problems or str(why)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, zipfile.BadZipFile) as error:
             found[name] = [f"It holds a value that cannot be read ({error!r})."]
     return found
