@@ -17,6 +17,7 @@ from db.chains import steps
 from db.comparisons import ComparisonsRepository
 from db.controls import ControlsRepository, ControlsRow
 from db.database import Database
+from db.decisions import DecisionRunsRepository
 from db.evaluations import EvaluationCalibrationRecord, EvaluationItemRecord, EvaluationsRepository
 from db.jobs import JobsRepository, LedgersRepository
 from db.library import LibraryRepository, SessionFilter
@@ -57,6 +58,7 @@ def fill(database: Database) -> int:
     ComparisonsRepository(database).add("comparison", prompts.id, [batch.id])
     UserListsRepository(database).add("list", "d", [UserTerm("term", "race", False)])
     SwapsRepository(database).add({}, b"data")
+    DecisionRunsRepository(database).add("decisions", "a.csv", "d", {}, 1, b"rows")
     ControlsRepository(database).keep(session.active_branch_id, ControlsRow("key", 1.0, [], b"data"))
     evaluations = EvaluationsRepository(database)
     evaluation = evaluations.add("evaluation", {}, {})

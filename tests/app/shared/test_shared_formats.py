@@ -66,7 +66,7 @@ def of_check(folder):
         )
     ]
     items = (Item(2, "1", "men", "hired", 0.75),)
-    checked = Checked(asked, "tiny", "sha256:ab", "sha256:cd", tuple(judged), 40, 2, 1.0, items)
+    checked = Checked(asked, "tiny", "sha256:ab", "sha256:cd", tuple(judged), 40, 2, (), 1.0, items)
     return checks.results_of(checked, {2: "He left"}, WHEN)
 
 
