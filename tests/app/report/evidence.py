@@ -23,6 +23,7 @@ from app.report.decided import DECISIONS, decided_bundle
 from app.report.document import canonical, digest_of
 from app.report.service import ReportService
 from app.report.signing import signed_content
+from app.report.verify import alone
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.decisions import DecidedRun, Decision, DecisionRule
 from app.shared.errors import ServiceError
@@ -321,6 +322,7 @@ def forgeries(bundle: bytes, folder: Path) -> Iterator[tuple[str, bool, bytes]]:
     yield "a file changed, the manifest as it was", True, pack({**files, "steps.csv": files["steps.csv"] + b"x"})
     yield "a file more", True, pack({**files, "more.txt": b"x"})
     for one in REPORTS if steps else ():
+        refuses = report["session"]["policy"] in alone.REFUSING
         drawn = report["session"]["fingerprint"]["estimator"] == "one_per_context"
         # Values that NumPy draws are drawn again by the program only.
         with_values = used is not None and CALIBRATION in files and not drawn
@@ -328,6 +330,9 @@ def forgeries(bundle: bytes, folder: Path) -> Iterator[tuple[str, bool, bytes]]:
             "p-value": bool(report.get("controls")),
             "threshold of the list": with_values,
             "number of contexts": with_values,
+            # Methods that refuse tokens by rules of their own have thresholds and fallbacks that no stored number tells.
+            "threshold of a step": not refuses,
+            "fallback": not refuses,
         }
         if all(holds for part, holds in needs.items() if part in one.name):
             yield one.name, one.caught, rebuilt(bundle, one.change, folder)
