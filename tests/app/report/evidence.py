@@ -330,7 +330,7 @@ def forgeries(bundle: bytes, folder: Path) -> Iterator[tuple[str, bool, bytes]]:
             "p-value": bool(report.get("controls")),
             "threshold of the list": with_values,
             "number of contexts": with_values,
-            # Methods that refuse tokens by rules of their own have thresholds and fallbacks that no stored number tells.
+            # Methods that refuse tokens by rules of their own have fallbacks and thresholds that no number tells.
             "threshold of a step": not refuses,
             "fallback": not refuses,
         }
