@@ -16,6 +16,7 @@ from app.shared.files import write_bytes, write_text
 from app.shared.formal_reports import Statement
 from app.shared.needs import EXPORT, READ, WORK
 from app.shared.operations import Json, Read, command, operation, record
+from app.shared.requirements import chosen
 from app.shared.settings_json import COLUMNS, columns_of
 from app.shared.terminal import pairs, print_table
 from app.shared.wiring import Services
@@ -141,6 +142,7 @@ def decisions_report(
     auditor: str = "",
     question: str = "",
     language: str = "en",
+    annexes: str = "",
     *,
     folder: Path,
 ) -> Path:
@@ -152,11 +154,15 @@ def decisions_report(
         auditor: Who audited.
         question: What the audit was to answer.
         language: en or de.
+        annexes: Further annexes, with commas: eu-ai-act, pren-18283, iso-42001, nist-ai-rmf, sr-26-2, nyc-summary,
+            nyc-notice.
 
     Returns:
         The file.
     """
-    return wired[DecisionService].write(run_id, kind, folder, Statement(auditor, question, language))
+    return wired[DecisionService].write(
+        run_id, kind, folder, Statement(auditor, question, language, annexes=chosen(annexes))
+    )
 
 
 @command("decisions report")
@@ -168,6 +174,7 @@ def write_report(
     auditor: str = "",
     question: str = "",
     language: Annotated[str, Choices(tuple(LANGUAGES))] = "en",
+    annexes: str = "",
     out: Path,
 ) -> str:
     """Write a report of decisions.
@@ -179,9 +186,12 @@ def write_report(
         auditor: who audited (formal, pdf)
         question: what the audit was to answer (formal, pdf)
         language: language of the report (formal, pdf)
+        annexes: further annexes, with commas (formal, pdf): eu-ai-act, pren-18283, iso-42001, nist-ai-rmf, sr-26-2,
+            nyc-summary, nyc-notice
         out: file to write
     """
-    content = wired[DecisionService].content(run, format, Statement(auditor, question, language))[1]
+    statement = Statement(auditor, question, language, annexes=chosen(annexes))
+    content = wired[DecisionService].content(run, format, statement)[1]
     return str(write_bytes(out, content))
 
 

@@ -18,6 +18,7 @@ from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, s
 from app.shared.formal_reports import Statement
 from app.shared.markup import html, laid_out
 from app.shared.needs import EXPORT, LEAD, READ
+from app.shared.requirements import chosen, listed
 from app.shared.web import TEMPLATES, topbar
 from app.shared.wiring import Services
 from coft_core.messages import LANGUAGES
@@ -86,11 +87,13 @@ class DecisionHandlers:
         return self._shown(None if shown_id == event.id else shown_id)
 
     @shown_to(EXPORT)
-    def export(self, shown_id: int | None, kind: str, auditor: str, question: str, language: str) -> str:
+    def export(
+        self, shown_id: int | None, kind: str, auditor: str, question: str, language: str, annexes: list[str]
+    ) -> str:
         """Write the shown run for download."""
         if shown_id is None:
             raise ServiceError("No decisions are shown; choose some first.")
-        statement = Statement(auditor or "", question or "", language)
+        statement = Statement(auditor or "", question or "", language, annexes=chosen(",".join(annexes or ())))
         return str(self._decisions.write(shown_id, kind, Path(self._folder.name), statement))
 
     def _shown(self, run_id: int | None) -> list[Any]:
@@ -164,9 +167,11 @@ def _downloads() -> tuple[gr.Accordion, gr.Button, list[Any]]:
             question = gr.Textbox(label="Question", placeholder="for formal reports", max_lines=1, min_width=0)
             language = gr.Dropdown([(name, key) for key, name in LANGUAGES.items()], value="en", label="Language",
                                    min_width=0)  # fmt: skip
+        maps = [(annex["title"]["en"], name) for name, annex in listed()["annexes"].items()]
+        annexes = gr.Dropdown(maps, multiselect=True, label="Further annexes of formal reports (no legal advice)")
         with gr.Row(elem_classes=["go"]):
             export = gr.Button("Download", elem_id="download-decisions")
-    return fold, export, [kind, auditor, question, language]
+    return fold, export, [kind, auditor, question, language, annexes]
 
 
 def _form() -> tuple[gr.File, Sequence[gr.Dropdown], list[Any], list[Any], gr.Button]:
