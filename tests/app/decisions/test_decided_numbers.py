@@ -14,6 +14,7 @@ from app.report.service import DECIDED, ReportService
 from app.shared.decisions import MOST_GROUPS, Decision, finding, measured, notes, run_json
 from app.shared.errors import ServiceError
 from app.shared.formal_reports import Statement
+from app.shared.requirements import listed
 from coft_core.messages import catalogue
 from db.types import NotFoundError
 from tests.conftest import verifier
@@ -124,6 +125,12 @@ def test_every_export_says_what_is_not_said(wired, stored):
         if kind in ("csv", "json", "html", "formal"):
             assert SAID in " ".join(content.decode().split())
     german = wired[ReportService].decided(stored, "formal", Statement(language="de"))[1].decode()
+    asked = Statement(annexes=("eu-ai-act", "nyc-notice"))
+    annexed = wired[ReportService].decided(stored, "formal", asked)[1].decode()
+    titles = [annex["title"]["en"] for annex in listed()["annexes"].values()]
+    assert [title for title in titles if title in annexed] == [
+        listed()["annexes"][name]["title"]["en"] for name in asked.annexes
+    ]
     assert "ohne Wahrscheinlichkeiten" in german
     assert SAID not in german
 
