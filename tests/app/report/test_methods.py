@@ -12,6 +12,7 @@ from app.audit.reread import RereadService
 from app.audit.rereading import RereadRequest
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
+from app.hosting.model_host import ModelHost
 from app.report.bundle import REPORT
 from app.report.service import ReportService
 from app.shared.policies import policy_info
@@ -40,6 +41,8 @@ class LengthScorer:
 def methods(audited, monkeypatch):
     """The bundle of a session under a method."""
     monkeypatch.setattr("app.hosting.model_host.load_scorer", lambda *_: LengthScorer())
+    # Other tests may have loaded the included scorer.
+    monkeypatch.setattr(audited.wired[ModelHost], "_scorers", {})
 
     def bundle(policy, parameters, **changes):
         own = tuple(parameters.items())

@@ -81,7 +81,7 @@ def test_a_second_reviewer_judges_blind_and_sees_the_verdicts_and_the_log_when_s
         store.execute("DROP TRIGGER annotations_stay")
         store.execute("DELETE FROM annotations WHERE entry = 3")
     page.get_by_role("button", name="Refresh").click()
-    expect(page.locator(".check")).to_contain_text("Entry 3 is missing")
+    expect(page.locator("span.check")).to_contain_text("Entry 3 is missing")
 
 
 @pytest.mark.slow
