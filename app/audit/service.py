@@ -75,7 +75,7 @@ def neutral_words(settings: Settings) -> NeutralWords:
 
 
 class _Paused(BaseException):
-    """Ends the wait for a server; the missing step is taken when the text goes on."""
+    """Ends the wait for a server; the step is taken when the reviewer continues the text."""
 
 
 def _raise_if(stop: Event) -> None:

@@ -65,7 +65,7 @@ class CheckFile(Part):
         data: Folder beside the file with the files of suites; empty is the program's.
         outcomes: Outcomes by name.
         risk: Chance that any verdict of the check is wrong.
-        seed: Seed of the order of contexts and of what the model writes.
+        seed: Decides the order of contexts and what the model writes.
     """
 
     model: str = ""

@@ -131,7 +131,7 @@ def judged(claim: Claim, values: Sequence[Value]) -> tuple[Verdict, str]:
     """
     known = [(one.value, one.low, one.high) for one in values if one.value is not None]
     if not known:
-        return UNCHECKED, "There is no such figure."
+        return UNCHECKED, "Our runs have no such figure."
     if claim.reads is not None and claim.reads.how == "chosen":
         share = min(value for value, _, _ in known)
         return "shown" if share >= SURE else "contradicted" if share <= 100 - SURE else "not shown", ""

@@ -13,7 +13,7 @@ from app.shared.errors import ServiceError
 from coft_core.assets import assets_path
 
 EXAMPLES = "worked_examples"
-"""The name of what is not an evaluation."""
+"""The part of the paper that needs no evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
