@@ -20,6 +20,7 @@ FEATURES: tuple[Feature, ...] = tuple(
         "paths",
         "compare",
         "evaluate",
+        "data",
         "paper",
         "batch",
         "decisions",

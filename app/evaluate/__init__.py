@@ -7,7 +7,6 @@ FEATURE = Feature(
     {
         "evaluate": "read benchmarks with methods, and keep what came of every item",
         "evaluations": "list and show evaluations with their figures, resume them, and say which suites there are",
-        "data": "download the published files of benchmarks",
     },
     Page(
         "Measure",

@@ -1,4 +1,4 @@
-"""How long an evaluation will take: an item of medium length of each suite is read, and the rest follows from it."""
+"""How long an evaluation will take: items of medium length of each suite are read, and the rest follows from them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from app.evaluate.items import ask_seed, size_of, thinned
+from app.evaluate.items import ask_seed, batches, size_of, thinned
 from app.evaluate.prepared import LoadedGroup, MethodPreparer
 from app.evaluate.runs import EvaluationEstimate, SuiteEstimate
 from app.evaluate.sources import SuiteItems
 from app.evaluate.work import EvaluationWork
 from app.hosting.model_host import ModelHost
+from app.shared.format import plural
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.model.language_model import LanguageModel
 from coft_core.suites.base import Ask, Choices, Item
@@ -19,6 +20,9 @@ from coft_core.suites.reading import Reader
 
 TRIED_TOKENS = 8
 """Tokens that a trial writes at most."""
+
+TRIED_ITEMS = 4
+"""Items that a trial reads together: how much longer they take than one says what each item adds to a batch."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +53,31 @@ class Estimator:
         )
 
     def _seconds(self, work: EvaluationWork, suite: SuiteItems, loaded: LoadedGroup) -> float:
-        """Time that a group's methods take, by an item of medium length; one that is read again is read once."""
+        """Time that a group's methods take, by items of medium length; one that is read again is read once."""
         ordered = sorted(suite.items, key=lambda item: (size_of(item), item.id))
-        tried = ordered[len(ordered) // 2]
+        first = max((len(ordered) - TRIED_ITEMS) // 2, 0)
+        tried = ordered[first : first + TRIED_ITEMS]
         splits = [work.splits[suite.suite.key, seed].evaluated for seed in work.request.seeds]
-        again = any(ready.method.calibrated for ready in loaded.group.methods) or _writes(tried)
+        again = any(ready.method.calibrated for ready in loaded.group.methods) or _writes(tried[0])
         places = [place for each in splits for place in each] if again else set[int]().union(*splits)
-        size = sum(size_of(suite.items[place]) for place in places)
-        item = thinned(tried, loaded.group.detector, loaded.group.dropped)
-        return self._time(loaded, suite.suite.key, item) * size / max(size_of(tried), 1)
+        count = len(tried) * sum(size_of(suite.items[place]) for place in places) / max(sum(map(size_of, tried)), 1)
+        items = [thinned(item, loaded.group.detector, loaded.group.dropped) for item in tried]
+        alone = self._time(loaded, suite.suite.key, items[:1])
+        if len(items) == 1:
+            return alone * count
+        each = max(self._time(loaded, suite.suite.key, items) - alone, 0.0) / (len(items) - 1)
+        batch = len(suite.items) / len(batches(suite.items))
+        return (each + max(alone - each, 0.0) / batch) * count
 
-    def _time(self, loaded: LoadedGroup, suite: str, item: Item) -> float:
-        """Seconds that a group takes for one item."""
-        if not _writes(item):
-            return self._timed(loaded, suite, item.asks)
+    def _time(self, loaded: LoadedGroup, suite: str, items: Sequence[Item]) -> float:
+        """Seconds that a group takes for items that are read together."""
+        asks = [ask for item in items for ask in item.asks]
+        if not any(map(_writes, items)):
+            return self._timed(loaded, suite, asks)
         # What reads the prompt comes once, what writes a token as often as there are tokens.
-        once = self._timed(loaded, suite, [_shortened(ask, 1) for ask in item.asks])
-        several = self._timed(loaded, suite, [_shortened(ask, TRIED_TOKENS) for ask in item.asks])
-        longest = max(ask.most_tokens for ask in item.asks if not isinstance(ask, Choices))
+        once = self._timed(loaded, suite, [_shortened(ask, 1) for ask in asks])
+        several = self._timed(loaded, suite, [_shortened(ask, TRIED_TOKENS) for ask in asks])
+        longest = max(ask.most_tokens for ask in asks if not isinstance(ask, Choices))
         return once + max(several - once, 0.0) / (TRIED_TOKENS - 1) * (longest - 1)
 
     def _timed(self, loaded: LoadedGroup, suite: str, asks: Sequence[Ask]) -> float:
@@ -96,20 +107,20 @@ def _tokens_read(model: LanguageModel, item: Item) -> int:
     return sum(map(len, model.tokenizer(texts, add_special_tokens=False)["input_ids"]))
 
 
-def _too_few(work: EvaluationWork) -> list[str]:
-    """Suites whose calibration share has fewer units than a level needs."""
+def _too_few(work: EvaluationWork) -> tuple[str, ...]:
+    """Which suites' calibration shares have fewer units than a level needs, in one sentence, if there are any."""
     levels = [method.settings.alpha for method in work.request.methods if method.calibrated]
     if not levels:
-        return []
+        return ()
     needed = minimum_contexts(min(levels))
-    said = []
+    fewest = {}
     for suite in work.suites:
         apart = [work.splits[suite.suite.key, seed].apart for seed in work.request.seeds]
-        fewest = min(len({suite.items[place].unit for place in places}) for places in apart)
-        if fewest < needed:
-            counted = "1 unit" if fewest == 1 else f"{fewest:,} units"
-            said.append(
-                f"The calibration share of {suite.suite.title} has {counted} and alpha {min(levels):g} needs {needed}; "
-                "its thresholds will say nothing. Take more items, or a larger share."
-            )
-    return said
+        fewest[suite.suite.title] = min(len({suite.items[place].unit for place in places}) for places in apart)
+    few = [f"{title} ({plural(units, 'unit')})" for title, units in fewest.items() if units < needed]
+    if not few:
+        return ()
+    return (
+        f"Calibration shares are too small for alpha {min(levels):g}, which needs {needed} units: {', '.join(few)}. "
+        "Their thresholds will say nothing; take more items, or a larger share.",
+    )

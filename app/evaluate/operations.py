@@ -16,7 +16,6 @@ from app.evaluate.experiments.figures import Experiment
 from app.evaluate.experiments.named import EXPERIMENTS
 from app.evaluate.experiments.service import ExperimentRun, ExperimentService
 from app.evaluate.exports import table_json
-from app.evaluate.fetching import FetchedFile, SuiteFiles
 from app.evaluate.layout import Elsewhere
 from app.evaluate.methods import METHOD_SETS, suite_sets
 from app.evaluate.opening import OpenedItem
@@ -30,7 +29,6 @@ from app.evaluate.terminal import (
     print_evaluation,
     print_evaluations,
     print_experiment,
-    print_fetched,
     print_opened,
     print_sets,
     print_suites,
@@ -41,7 +39,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import job_json, settings_json
 from app.shared.needs import EXPORT, LEAD, READ, WORK
-from app.shared.operations import Json, OnTerminal, Progress, Tell, command, operation
+from app.shared.operations import Json, OnTerminal, Progress, command, operation
 from app.shared.results.formats import SHARED, WITH_SAMPLES, SharedFormat, deliver
 from app.shared.results.publication import Publication
 from app.shared.terminal import wait_for_all
@@ -116,42 +114,6 @@ def evaluation_suites(wired: Services, *, data: str = "", read: bool = False) ->
         cannot be read.
     """
     return wired[EvaluationService].suites(data, read)
-
-
-def _fetched_json(files: list[FetchedFile]) -> list[Json]:
-    return [asdict(file) for file in files]
-
-
-@command(
-    "data fetch",
-    json=_fetched_json,
-    text=print_fetched,
-    code=lambda files: int(any(file.state in ("missing", "differs") for file in files)),
-)
-def fetch_data(
-    wired: Services, suites: list[str], *, data: str = "", force: bool = False, tell: Tell | None = None
-) -> list[FetchedFile]:
-    """Download the published files of suites, verify them, and note where they come from beside them.
-
-    The exit code is 1 if a file is missing, or is not the published one.
-
-    Args:
-        suites: suites by key, as 'evaluations suites' lists them, or sets of them
-        data: folder for the files (default: COFT_DATA)
-        force: replace files that are not known to be the published ones
-    """
-    return wired[SuiteFiles].fetch(suites, data, force, tell)
-
-
-@command("data list", json=_fetched_json, text=print_fetched)
-def list_data(wired: Services, suites: list[str] | None = None, *, data: str = "") -> list[FetchedFile]:
-    """List the files of suites: what is there, verified, and where the rest is published.
-
-    Args:
-        suites: suites by key, or sets of them (default: all)
-        data: folder with the files (default: COFT_DATA)
-    """
-    return wired[SuiteFiles].found(suites or ["all"], data)
 
 
 @operation(need=READ, json=dict, command="evaluations sets", text=print_sets)

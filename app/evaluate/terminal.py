@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 
 from rich import box
 from rich.console import Console
@@ -14,7 +13,6 @@ from rich.text import Text
 from app.evaluate import words
 from app.evaluate.coefficients import Coefficients
 from app.evaluate.experiments.service import ExperimentRun
-from app.evaluate.fetching import FetchedFile
 from app.evaluate.layout import Head, Layout, Shown, laid_out, readings_laid_out
 from app.evaluate.opening import OpenedItem
 from app.evaluate.runs import CalibrationNote, EvaluationEstimate, EvaluationSummary, EvaluationView, KnownSuite
@@ -89,17 +87,6 @@ def print_suites(suites: tuple[KnownSuite, ...]) -> None:
         print(f"{suite.key:<22} {suite.kind:<10} {suite.title}: {there}")
     if any(suite.missing for suite in suites):
         print("What is missing is downloaded by: python -m app data fetch SUITE --data DIR")
-
-
-def print_fetched(files: list[FetchedFile]) -> None:
-    """One line a file, and how many are missing or differ."""
-    print(*(f"{file.state:<10}  {file.file}: {file.said}." for file in files), sep="\n")
-    counts = Counter(file.state for file in files)
-    if counts["missing"]:
-        what = "place them as said, or fetch them with a network"
-        print(f"{counts['missing']} of {len(files)} files are missing; {what}.", file=sys.stderr)
-    if counts["differs"]:
-        print(f"{counts['differs']} of {len(files)} files are not the published ones.", file=sys.stderr)
 
 
 def print_evaluations(evaluations: tuple[EvaluationSummary, ...]) -> None:

@@ -121,7 +121,8 @@ def paper(
         expected = []
         for part in begun.planned():
             expected.append(part)
-            say(f"{part.experiment}, {part.model}: {_expected(part)}")
+            for sentence in (f"{part.experiment}, {part.model}: {_expected(part)}", *part.notes):
+                say(sentence)
         say(_in_all(expected))
     parts = begun.run(lambda view: _wait(wired, view, out, quiet=tell is None), say)
     return wired[PaperService].made(begun, parts, say)

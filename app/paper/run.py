@@ -82,6 +82,7 @@ class PaperRun:
         self._stored = self._of_other_days(stored)
         self._read: set[tuple[object, ...]] = set()
         self._costs: dict[tuple[object, ...], float] = {}
+        self._warned: set[str] = set()
 
     @property
     def is_new(self) -> bool:
@@ -163,7 +164,7 @@ class PaperRun:
         """An estimate by a trial of each suite with each kind of method, without what an earlier part reads already."""
         try:
             request = self._request(part)
-            self._try(request)
+            warnings = self._try(request)
         except (ServiceError, CoftError) as error:
             return replace(part, reason=str(error))
         share = request.calibration_share if request.calibrates else 0.0
@@ -176,10 +177,11 @@ class PaperRun:
         self._keep()
         labels = [method.label for method in request.methods]
         timed = tuple(own.planned(labels) for own in speed_tables(EXPERIMENTS[part.experiment]).values())
-        return replace(part, seconds=seconds, notes=timed)
+        return replace(part, seconds=seconds, notes=(*warnings, *timed))
 
-    def _try(self, request: EvaluationRequest) -> None:
-        """Read an item of each suite with one method of each kind that was not tried on it."""
+    def _try(self, request: EvaluationRequest) -> list[str]:
+        """Try each suite with one method of each kind that was not tried on it; return what was not said before."""
+        said: list[str] = []
         kinds = {_kind(method): method for method in reversed(request.methods)}
         untried: dict[tuple[EvaluationMethod, ...], list[str]] = {}
         for suite in request.suites:
@@ -188,9 +190,13 @@ class PaperRun:
         for methods, suites in untried.items():
             if methods:
                 asked = replace(request, suites=tuple(suites), methods=methods, experiment=None)
-                for found in self._evaluations.estimate(asked).suites:
+                estimate = self._evaluations.estimate(asked)
+                said += [sentence for sentence in estimate.missing if sentence not in self._warned]
+                self._warned |= set(said)
+                for found in estimate.suites:
                     each = found.seconds / len(methods)
                     self._costs |= {(request.model, found.suite, _kind(m)): each for m in methods}
+        return said
 
     # What is kept.
 

@@ -379,6 +379,8 @@ def compared_said(found: Measured, say: Catalogue) -> list[str]:
     if test is not None:
         evidence_now, most = (say.number(min(value, 1e6)) for value in (test.e_value, test.most))
         said.append(say.say("decisions.evidence", now=evidence_now, most=most))
+        if not found.paired:
+            said.append(say.say("decisions.evidence_order"))
     return said
 
 

@@ -37,6 +37,10 @@ BEYOND = """Left to the program's verify: fusion, margins, divergences, greedy c
 the summary, whole texts, times, reviews, Holm's adjustment, e-values; and with --replay what the model computes."""
 
 
+class SkippedError(Exception):
+    """Why a check cannot be made from the bundle."""
+
+
 def _same(place: str, what: str, stated: Any, computed: Any, tolerance: float = 0.0) -> tuple[bool, str]:
     low, high = computed if isinstance(computed, tuple) else (computed, computed)  # a tuple has bounds
     holds = low - tolerance <= stated <= high + tolerance if tolerance or low is not high else stated == computed
@@ -81,8 +85,7 @@ def check_certified(report: Row) -> Comparing:
             yield _same(f"{place}, token {row['token']!r}", "whether it is certified", row["certified"], allowed)
         by_id, members = {row["token_id"]: row for row in rows}, [row for row in rows if row["certified"]]
         own, chosen = (by_id.get(step[name], {}) for name in ("token_id", "policy_token_id"))
-        told, found = ([row.get(name) for name in VIEWS] for row in (step, own))
-        yield _same(place, "the numbers of its token", told, found)
+        yield _same(place, "the numbers of its token", *([row.get(name) for name in VIEWS] for row in (step, own)))
         claims = own.get("certified", False) and state in ("calibrated", "inherited")
         yield _same(place, "whether its token is certified", step["certified"], claims)
         for part in step["families"]:
@@ -92,11 +95,10 @@ def check_certified(report: Row) -> Comparing:
                 yield _same(family, "whether it certifies", part["certified"], joint >= part["log_tau"])
         if state != "none" or policy not in REFUSING:  # refusing all tokens is a fallback too
             yield _same(place, "whether it is a fallback", step["fallback"], size == 0 and state != "none")
-        known = [row for row in rows if "fused" not in row.get("at_most", ())]
-        mass = math.fsum(math.exp(row["log_p_fused"]) for row in known if row["certified"])
+        mass = math.fsum(math.exp(row["log_p_fused"]) for row in members if "fused" not in row.get("at_most", ()))
         yield _same(place, "the set size", size, (len(members), math.inf))
-        sure = (mass, mass if len(members) == size else 1.0)
-        yield _same(place, "the certified mass", step["certified_mass"], sure, MASS)
+        most = mass if len(members) == size else 1.0
+        yield _same(place, "the certified mass", step["certified_mass"], (mass, most), MASS)
         yield not size or chosen.get("certified", True), f"{place}: the policy's token is not certified."
 
 
@@ -153,7 +155,7 @@ def bins_of(part: Row, rows: list[tuple[float, int, int]], settings: Row) -> lis
     """The thresholds by position of a calibration's values, with exact ranks (paper, Sec. 3.4)."""
     shift, estimator, alpha = part.get("shift", {}), part["fingerprint"]["estimator"], Fraction(str(settings["alpha"]))
     if estimator == "one_per_context":
-        raise NotImplementedError("the values were drawn at random, which only the program's verify repeats")
+        raise SkippedError("the values were drawn at random, which only the program's verify repeats")
     if "whole" in part:
         shared = Fraction(math.floor(alpha / part["parts"] * 10**9), 10**9)
         alpha = Fraction(str(part["alpha"])) if settings["alpha"] == part["whole"] else shared
@@ -171,9 +173,8 @@ def bins_of(part: Row, rows: list[tuple[float, int, int]], settings: Row) -> lis
             weight[step] = weight.get(step, Fraction(0)) + weights.get(context, 1)
         starts = {*range(min(most, 1 + max((s for s in weight if weight[s] >= (1 / level - 1) * new), default=0)))}
     held: dict[int, list[tuple[float, int]]] = {start: [] for start in sorted(starts)}
-    first_of = sorted(starts, reverse=True)
     for value, step, context in rows:
-        held[next(start for start in first_of if start <= step)].append((value, context))
+        held[next(start for start in reversed(held) if start <= step)].append((value, context))
     made: list[Row] = []
     for first, after in zip(held, [*held, None][1:], strict=True):
         sizes, log_tau, mass = Counter(context for _, context in held[first]), -math.inf, Fraction(0)
@@ -200,7 +201,7 @@ def check_thresholds(report: Row, files: dict[str, bytes]) -> Comparing:
     settings, applied = session["policy_settings"]["settings"], used["applied"]
     listed = {one["family"]: [*map(_numeric, one["bins"])] for one in used["families"]}
     if report["thresholds"] is None and session["calibration_label"]:
-        raise NotImplementedError("the calibration had been deleted before the export")
+        raise SkippedError("the calibration had been deleted before the export")
     nothing, vocabulary = "uninformative" if applied else "none", session["policy_settings"].get("vocabulary")
     for place, step, _ in _steps_of(report):
         found = []
@@ -215,8 +216,7 @@ def check_thresholds(report: Row, files: dict[str, bytes]) -> Comparing:
         if applied or settings["policy"] not in REFUSING:
             yield _same(place, "the log-threshold", step["log_tau"], log_tau)
         if vocabulary and step.get("bounds") is None:
-            share = step["set_size"] / vocabulary
-            wide = share >= LARGE or (share >= MANY and step["certified_mass"] >= NEARLY_ALL)
+            wide = step["set_size"] / vocabulary >= (MANY if step["certified_mass"] >= NEARLY_ALL else LARGE)
             state = "uninformative" if state in WORST_FIRST[2:] and (log_tau < WEAKEST or wide) else state
             mismatched = state != "none" and session["certificate"].startswith("uncertified: policy mismatch")
             yield _same(place, "what the threshold rests on", step["state"], "mismatch" if mismatched else state)
@@ -364,7 +364,7 @@ def checked(files: dict[str, bytes], trusted: str | None = None) -> dict[str, li
         found[name] = problems = []
         try:
             problems.extend(problem for holds, problem in check if not holds)
-        except NotImplementedError as why:
+        except SkippedError as why:
             found[name] = problems or str(why)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, zipfile.BadZipFile) as error:
             found[name] = [f"It holds a value that cannot be read ({error!r})."]

@@ -14,8 +14,8 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from app.evaluate import fetching
-from app.evaluate.fetching import SuiteFiles
+from app.data import fetching
+from app.data.fetching import SuiteFiles
 from app.shared.errors import ServiceError
 from coft_core.suites.base import Item
 from coft_core.suites.files import FETCHED, DataError, DataFolder, HubSplit, Line
