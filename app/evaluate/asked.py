@@ -32,7 +32,7 @@ def evaluation_request(wired: Services, given: Json) -> EvaluationRequest:
     """
     texts = {name: checked(f"The setting {name}", dict[str, str], given.get(name, {})) for name in ("judges", "given")}
     if given.get("experiment"):
-        refuse_beside_experiment([name for name in ("suites", "methods", "calibration_share") if name in given])
+        refuse_beside_experiment([name for name in ("suites", "methods") if name in given])
         named = {name: value for name, value in given.items() if name not in texts}
         judges, needs = (tuple(told.items()) for told in texts.values())
         asked = record(ExperimentRequest, named, others=tuple(texts), model=wired.settings.model)
@@ -91,8 +91,9 @@ class EstimateOptions:
         data: folder with the suites' files (default: COFT_DATA)
         judges: what judges written texts, e.g. toxicity=embedded,sentiment=FOLDER
         experiment: a named experiment, as 'evaluations experiments' lists them; it has its
-            own suites, methods and settings, and its tables are printed with the paper's figures beside ours
+            own suites and methods, and its tables are printed with the paper's figures beside ours
         given: what methods of an experiment need, such as cda.checkpoint=FOLDER
+        share: share of the items on which thresholds are fitted, of an experiment's at least; those are not evaluated
     """
 
     suite: Annotated[list[str] | None, typer.Option("--suite", "--suites", metavar="NAME[,NAME]")] = None
@@ -104,6 +105,7 @@ class EstimateOptions:
     judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None
     experiment: Annotated[str, typer.Option("--experiment", metavar="NAME|FILE")] = ""
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None
+    share: float = USUAL.calibration_share
 
     def asked(self, wired: Services) -> EvaluationRequest:
         """What is asked for."""
@@ -113,6 +115,7 @@ class EstimateOptions:
             "limit": self.limit,
             "data": self.data,
             "judges": pairs("--judges", self.judges),
+            "calibration_share": self.share,
         }
         if self.experiment:
             refuse_beside_experiment(self._beside_experiment())
@@ -131,7 +134,7 @@ class EstimateOptions:
 
     def _beside_experiment(self) -> list[str]:
         """Options that were given and that an experiment says itself."""
-        shared, usual = ("model", "seeds", "limit", "data", "judges", "experiment", "given"), type(self)()
+        shared, usual = ("model", "seeds", "limit", "data", "judges", "experiment", "given", "share"), type(self)()
         own = [item.name for item in fields(self) if item.name not in shared]
         return [f"--{name.replace('_', '-')}" for name in own if getattr(self, name) != getattr(usual, name)]
 
@@ -143,7 +146,6 @@ class EvaluateOptions(EstimateOptions):
     Attributes:
         policies: methods without options, labelled by their names
         name: name of the evaluation (default: its suites)
-        share: share of the items on which thresholds are fitted; those are not evaluated
         temperature: sampling temperature of all methods
         top_p: nucleus mass of all methods; 1 is off
         top_k: 0 is off
@@ -153,7 +155,6 @@ class EvaluateOptions(EstimateOptions):
 
     policies: Annotated[str, typer.Option("--policies", "--policy", metavar="NAME[,NAME]")] = ""
     name: str = ""
-    share: float = USUAL.calibration_share
     temperature: float = AuditSettings().temperature
     top_p: float = AuditSettings().top_p
     top_k: int = AuditSettings().top_k
@@ -168,6 +169,5 @@ class EvaluateOptions(EstimateOptions):
             "name": self.name,
             "suites": self.suite,
             "methods": [*labelled, *methods_from(listed, base)],
-            "calibration_share": self.share,
             "encoding": self.encoding,
         }

@@ -12,7 +12,6 @@ from app.evaluate.runs import EvaluationEstimate, SuiteEstimate
 from app.evaluate.sources import SuiteItems
 from app.evaluate.work import EvaluationWork
 from app.hosting.model_host import ModelHost
-from app.shared.format import plural
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.model.language_model import LanguageModel
 from coft_core.suites.base import Ask, Choices, Item
@@ -37,7 +36,7 @@ class Estimator:
         """What the suites of some work take; ``missing`` is what else prevents it."""
         groups = [self.preparer.load(group) for group in self.preparer.groups(work.request)]
         suites = tuple(self._suite(work, suite, groups) for suite in work.suites)
-        return EvaluationEstimate(suites, (*missing, *_too_few(work)))
+        return EvaluationEstimate(suites, tuple(missing))
 
     def _suite(self, work: EvaluationWork, suite: SuiteItems, groups: Sequence[LoadedGroup]) -> SuiteEstimate:
         evaluated = [work.splits[suite.suite.key, seed].evaluated for seed in work.request.seeds]
@@ -50,6 +49,7 @@ class Estimator:
             read=sum(_tokens_read(model, item) for item in items),
             written=sum(ask.most_tokens for item in items for ask in item.asks if not isinstance(ask, Choices)),
             seconds=sum(self._seconds(work, suite, loaded) for loaded in groups),
+            too_small=_too_small(work, suite),
         )
 
     def _seconds(self, work: EvaluationWork, suite: SuiteItems, loaded: LoadedGroup) -> float:
@@ -107,20 +107,12 @@ def _tokens_read(model: LanguageModel, item: Item) -> int:
     return sum(map(len, model.tokenizer(texts, add_special_tokens=False)["input_ids"]))
 
 
-def _too_few(work: EvaluationWork) -> tuple[str, ...]:
-    """Which suites' calibration shares have fewer units than a level needs, in one sentence, if there are any."""
+def _too_small(work: EvaluationWork, suite: SuiteItems) -> str:
+    """The suite with the units of its calibration share and those that a level needs, if those are more."""
     levels = [method.settings.alpha for method in work.request.methods if method.calibrated]
     if not levels:
-        return ()
+        return ""
+    apart = [work.splits[suite.suite.key, seed].apart for seed in work.request.seeds]
+    units = min(len({suite.items[place].unit for place in places}) for places in apart)
     needed = minimum_contexts(min(levels))
-    fewest = {}
-    for suite in work.suites:
-        apart = [work.splits[suite.suite.key, seed].apart for seed in work.request.seeds]
-        fewest[suite.suite.title] = min(len({suite.items[place].unit for place in places}) for places in apart)
-    few = [f"{title} ({plural(units, 'unit')})" for title, units in fewest.items() if units < needed]
-    if not few:
-        return ()
-    return (
-        f"Calibration shares are too small for alpha {min(levels):g}, which needs {needed} units: {', '.join(few)}. "
-        "Their thresholds will say nothing; take more items, or a larger share.",
-    )
+    return f"{suite.suite.title} ({units:,} of {needed:,})" if units < needed else ""

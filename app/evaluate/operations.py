@@ -92,7 +92,7 @@ def summary_json(summary: EvaluationSummary) -> Json:
 
 def estimate_json(estimate: EvaluationEstimate) -> Json:
     """What an evaluation will take."""
-    return {**asdict(estimate), "seconds": estimate.seconds}
+    return {**asdict(estimate), "seconds": estimate.seconds, "missing": list(estimate.said)}
 
 
 # What is offered.
@@ -138,8 +138,9 @@ def estimate_evaluation(wired: Services, settings: Json) -> EvaluationEstimate:
         settings: As for run_evaluation.
 
     Returns:
-        An object: suites (a list with items, asks, tokens read and written by each method, and seconds of all), seconds
-        in all, and missing, a list of sentences on what prevents it.
+        An object: suites (a list with items, asks, tokens read and written by each method, seconds of all, and
+        too_small, which names the suite where thresholds will say nothing), seconds in all, and missing, a list of
+        sentences on what prevents it or will say nothing.
     """
     return wired[EvaluationService].estimate(evaluation_request(wired, settings))
 
@@ -159,9 +160,9 @@ def run_evaluation(wired: Services, settings: Json) -> EvaluationView:
             names such as "vanilla", "coft:calibrated,lam=0.4" or "table1", or of objects with label, settings as in
             start_audit, calibrated and dropped); and optionally model, seeds, limit (items of a suite), data (folder
             with the suites' files), calibration_share, judges (what judges written texts, by the judgement) and
-            encoding ("together": given texts are tokenized with their prompts, or "apart"). In place of suites,
-            methods and calibration_share, experiment names a table of the paper that list_experiments gives, and given
-            says what its methods need, such as {"cda.checkpoint": "FOLDER"}.
+            encoding ("together": given texts are tokenized with their prompts, or "apart"). In place of suites and
+            methods, experiment names a table of the paper that list_experiments gives, and given says what its methods
+            need, such as {"cda.checkpoint": "FOLDER"}; it keeps at least calibration_share of the items apart.
 
     Returns:
         The evaluation: evaluation_id, name, settings, job, resumable, done, planned, suites, progress and calibrations;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -183,11 +183,13 @@ class SuiteEstimate:
     read: int
     written: int
     seconds: float
+    too_small: str = ""
+    """The suite with the units that are kept apart and those that are needed, where thresholds will say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationEstimate:
-    """What an evaluation will take, judged by reading an item of medium length of each suite."""
+    """What an evaluation will take, judged by reading items of medium length of each suite."""
 
     suites: tuple[SuiteEstimate, ...]
     missing: tuple[str, ...]
@@ -196,6 +198,19 @@ class EvaluationEstimate:
     def seconds(self) -> float:
         """Time that the model takes for all suites and methods, without calibrating."""
         return sum(suite.seconds for suite in self.suites)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What is missing, and where thresholds will say nothing."""
+        return (*self.missing, *too_small(self.suites))
+
+
+def too_small(suites: Iterable[SuiteEstimate]) -> tuple[str, ...]:
+    """A sentence on suites whose calibration share has too few units, if there are any."""
+    if not (named := [suite.too_small for suite in suites if suite.too_small]):
+        return ()
+    why = "has fewer units than it needs, so that thresholds will say nothing"
+    return (f"The calibration share {why}: {', '.join(named)}. Take more items, or a larger share.",)
 
 
 @dataclass(frozen=True, slots=True)

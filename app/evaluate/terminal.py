@@ -148,7 +148,7 @@ def print_estimate(estimate: EvaluationEstimate) -> None:
             f"by each method; {duration(suite.seconds)} for all"
         )
     print(f"{duration(estimate.seconds).capitalize()} of the model's time, without fitting thresholds.")
-    for sentence in estimate.missing:
+    for sentence in estimate.said:
         print(sentence)
 
 

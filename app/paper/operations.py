@@ -87,6 +87,7 @@ def paper(
     run: Annotated[list[int] | None, typer.Option("--run", metavar="NUMBER")] = None,
     judges: Annotated[str | None, typer.Option("--judges", metavar="NAME=SOURCE,...")] = None,
     given: Annotated[str | None, typer.Option("--set", metavar="POLICY.PARAMETER=VALUE,...")] = None,
+    share: float = 0.0,
     plan: bool = False,
     tell: Tell | None = None,
 ) -> Made | list[Part]:
@@ -104,6 +105,7 @@ def paper(
         run: number of an evaluation of another day, whose tables are taken as they are; may be given several times
         judges: what judges written texts, e.g. toxicity=embedded,sentiment=FOLDER
         given: what methods need, such as cda.checkpoint=FOLDER
+        share: share of the items on which thresholds are fitted at least (default: as each part has it, mostly 0.15)
         plan: only say what each part will take
     """
     judged, told = (tuple((pairs(*one) or {}).items()) for one in (("--judges", judges), ("--set", given)))
@@ -111,7 +113,7 @@ def paper(
         numbers = tuple(int(seed) for seed in seeds.split(",") if seed.strip()) or None
     except ValueError as error:
         raise ServiceError(f"--seeds has {seeds!r}; write whole numbers, separated by commas.") from error
-    asked = Asked(data, limit, numbers, judged, told)
+    asked = Asked(data, limit, numbers, judged, told, share)
     models = model or ([] if run else [wired.settings.model])
     begun = wired[PaperService].begin(out, asked, models, only or (), run or ())
     if plan:

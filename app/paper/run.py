@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from app.evaluate.experiments.named import EXPERIMENTS
 from app.evaluate.experiments.service import ExperimentRequest, ExperimentService
 from app.evaluate.experiments.speed import speed_tables
-from app.evaluate.runs import EvaluationMethod, EvaluationRequest, EvaluationView
+from app.evaluate.runs import EvaluationMethod, EvaluationRequest, EvaluationView, too_small
 from app.evaluate.service import EvaluationService
 from app.paper.items import EXAMPLES, paper_experiments
 from app.shared.audits import AuditSettings
@@ -42,6 +42,7 @@ class Asked:
     seeds: tuple[int, ...] | None = None
     judges: tuple[tuple[str, str], ...] = ()
     given: tuple[tuple[str, str], ...] = ()
+    calibration_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class PaperRun:
         asked, experiment = self._folder.asked, EXPERIMENTS[part.experiment]
         policies = {method.settings.policy for method in experiment.evaluated()}
         given = tuple((name, value) for name, value in asked.given if name.partition(".")[0] in policies)
-        told = {name: getattr(asked, name) for name in ("limit", "seeds", "data", "judges")}
+        told = {name: getattr(asked, name) for name in ("limit", "seeds", "data", "judges", "calibration_share")}
         return self._experiments.request(ExperimentRequest(part.experiment, part.model, given=given, **told))
 
     def _estimated(self, part: Part) -> Part:
@@ -191,8 +192,9 @@ class PaperRun:
             if methods:
                 asked = replace(request, suites=tuple(suites), methods=methods, experiment=None)
                 estimate = self._evaluations.estimate(asked)
-                said += [sentence for sentence in estimate.missing if sentence not in self._warned]
-                self._warned |= set(said)
+                small = [own for own in estimate.suites if own.too_small not in self._warned]
+                said += [own for own in (*estimate.missing, *too_small(small)) if own not in self._warned]
+                self._warned |= {*said, *(own.too_small for own in small)}
                 for found in estimate.suites:
                     each = found.seconds / len(methods)
                     self._costs |= {(request.model, found.suite, _kind(m)): each for m in methods}

@@ -266,7 +266,10 @@ def _near_knee(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What both rules choose by units of validation, and the chosen value and another one on the units of the test."""
+    """What both rules choose by units of validation, and the chosen value and another one on the units of the test.
+
+    Without a unit of validation nothing is chosen, and all units are those of the test.
+    """
 
     points: list[Point]
     on_front: list[bool]
@@ -315,15 +318,21 @@ def select(
             raise InvalidInputError(f"a share of {portion:g} of the units of validation leaves none of {empty}")
         return point_of(value, part, averaged, suites, outside)
 
-    validation = {value: side(value, True) for value in sorted(swept)}
-    for by_suite in validation.values():
-        if empty := next((suite for suite in averaged.suites if not by_suite[suite]), None):
-            raise InvalidInputError(f"{empty} has no unit of validation; read more items, or enlarge the share.")
-    points = [
-        _with_deviations(point_of(value, own, averaged, suites, outside), own, averaged, suites, outside)
-        for value, own in validation.items()
-    ]
-    on_front, knee = pareto_front(points), choose_by_knee(points, below=below)
+    def shown(value: float, own: dict[str, list[Outcome]]) -> Point:
+        return _with_deviations(point_of(value, own, averaged, suites, outside), own, averaged, suites, outside)
+
+    ordered = sorted(swept)
+    if unread := next((suite for suite in averaged.suites if not common[ordered[0]][suite]), None):
+        raise InvalidInputError(f"{unread} has no item that was read at every value; read more items.")
+    validation = {value: side(value, True) for value in ordered}
+    if lacking := next((suite for suite, own in validation[ordered[0]].items() if not own), None):
+        points = [shown(value, common[value]) for value in ordered]
+        knee = Choice(None, None, {}, f"{lacking} has no unit of validation; read more items.")
+        beside_it = None if beside is None else shown(beside, common[beside])
+        search, units = LineSearch(None, reason=knee.reason), _units(common[ordered[0]])
+        return Selection(points, pareto_front(points), front_shares(points), knee, search, None, 0, units, beside_it)
+    points = [shown(value, own) for value, own in validation.items()]
+    knee = choose_by_knee(points, below=below)
     try:
         search = choose_by_halving(list(swept), measure, below=below)
     except InvalidInputError as error:
@@ -331,15 +340,12 @@ def select(
 
     def tested(value: float | None) -> Point | None:
         test = {} if value is None else side(value, False)
-        if value is None or not all(test.values()):
-            return None
-        return _with_deviations(point_of(value, test, averaged, suites, outside), test, averaged, suites, outside)
+        return shown(value, test) if value is not None and all(test.values()) else None
 
-    validated = _units(next(iter(validation.values())))
-    test_units = _units(side(next(iter(swept)), False))
     return Selection(
-        points, on_front, front_shares(points), knee, search, tested(knee.chosen), validated, test_units, tested(beside)
-    )
+        points, pareto_front(points), front_shares(points), knee, search, tested(knee.chosen),
+        _units(validation[ordered[0]]), _units(side(ordered[0], False)), tested(beside),
+    )  # fmt: skip
 
 
 def unit_place(what: str, seed: int, suite: str, unit: str) -> float:

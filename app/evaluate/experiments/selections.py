@@ -68,10 +68,12 @@ class SelectionsTable(Table):
                 lines.append(Line(title, (None,) * len(heads), title))
                 continue
             lines.append(self._line(title, found))
-            told.append(
-                f"{title}: chosen on {count(found.validated)} units of validation and shown on "
-                f"{count(found.tested_on)} others."
+            chosen = (
+                f"chosen on {count(found.validated)} units of validation and shown on {count(found.tested_on)} others"
             )
+            if not found.validated:
+                chosen = f"nothing is chosen: {found.knee.reason[:-1]}; bias and utility are over all units"
+            told.append(f"{title}: {chosen}.")
         notes += [
             "The knee is looked for among all pairs together, as for one knob. Of those within 2 % of it the one with "
             "the smallest lambda is chosen, and of these the one with the smallest alpha. ± is the standard deviation "

@@ -48,6 +48,8 @@ class ExperimentRequest:
     data: str = ""
     judges: tuple[tuple[str, str], ...] = ()
     given: tuple[tuple[str, str], ...] = ()
+    calibration_share: float = 0.0
+    """What is kept apart for thresholds at least, as a share of the items; the experiment's own share may be more."""
     name: str = ""
 
 
@@ -128,7 +130,7 @@ class ExperimentService:
             model=asked.model,
             seeds=asked.seeds or experiment.seeds,
             limit=asked.limit,
-            calibration_share=experiment.calibration_share,
+            calibration_share=max(experiment.calibration_share, asked.calibration_share),
             data=asked.data,
             judges=asked.judges,
             experiment=AskedExperiment(experiment.name, about, (*left_out, *missing)),

@@ -170,6 +170,8 @@ def _choice_notes(found: Selection, knob: str) -> list[str]:
         f"Values are chosen on {count(found.validated)} units of validation; {count(found.tested_on)} other units show "
         "what was chosen. ± is the standard deviation over seeds."
     )
+    if not found.validated:
+        units = f"Values are shown over all {count(found.tested_on)} units. ± is the standard deviation over seeds."
     if found.knee.chosen is None:
         return [f"Nothing is chosen: {found.knee.reason}", units]
     notes = [

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from app.report.panel import MENU
 from app.report.service import EXPORTS
+from app.shared.requirements import listed
 from app.shared.wiring import Services
 from tests.story.seed import say
 
@@ -34,6 +35,7 @@ def signed(page: Page, item: str, language: str = "en") -> Page:
     page.get_by_label("Auditor").fill("Dr. R. Osei")
     page.get_by_label("What the audit was to answer").fill(QUESTION)
     page.get_by_label("Language").select_option(language)
+    page.get_by_label("ISO/IEC 42001:2023, Annex A").check()
     return page
 
 
@@ -61,10 +63,14 @@ def test_audit_offers_all_exports_and_a_formal_report_is_signed_in_a_dialog_and_
     signed(opened(page), f"Formal report ({kind.upper()})", "de")
     name, data = content(page, "button", "Write the report")
     assert name == f"coft-audit-session-1-formal.{kind}"
-    text = data.decode() if kind == "html" else pypdf.PdfReader(io.BytesIO(data)).pages[0].extract_text()
-    assert "Förmlicher Bericht" in text
-    assert "Dr. R. Osei" in text
-    assert QUESTION in text
+    pages = (
+        [own.extract_text() for own in pypdf.PdfReader(io.BytesIO(data)).pages] if kind == "pdf" else [data.decode()]
+    )
+    assert "Förmlicher Bericht" in pages[0]
+    assert "Dr. R. Osei" in pages[0]
+    assert QUESTION in pages[0]
+    titles = {name: annex["title"]["de"] for name, annex in listed()["annexes"].items()}
+    assert [name for name, title in titles.items() if title in " ".join(" ".join(pages).split())] == ["iso-42001"]
 
 
 @pytest.mark.slow

@@ -229,5 +229,18 @@ def test_a_value_is_chosen_by_units_of_validation_only_and_shown_on_the_others()
     found = select(swept, AVERAGED, SUITES)
     assert found.validated + found.tested_on == 100 + 200
     swept[0.2]["right"] = []
-    with pytest.raises(InvalidInputError, match="right has no unit of validation"):
+    with pytest.raises(InvalidInputError, match="right has no item"):
         select(swept, AVERAGED, SUITES)
+
+
+def test_without_a_unit_of_validation_nothing_is_chosen_and_all_units_are_shown():
+    swept = swept_outcomes(60)
+    for by_suite in swept.values():
+        by_suite["made"] = [own for own in by_suite["made"] if unit_place("split", 0, "made", own.unit) >= 0.2]
+    found = select(swept, AVERAGED, SUITES, beside=0.2)
+    assert (found.knee.chosen, found.search.chosen, found.tested, found.validated) == (None, None, None, 0)
+    assert "made has no unit of validation" in found.knee.reason
+    assert found.tested_on == 60 + len(swept[0.2]["made"])
+    whole = [point_of(value, swept[value], AVERAGED, SUITES) for value in sorted(swept)]
+    assert [own.utility.value for own in found.points] == [own.utility.value for own in whole]
+    assert found.beside.utility.value == whole[0].utility.value
