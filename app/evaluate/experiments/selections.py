@@ -68,12 +68,11 @@ class SelectionsTable(Table):
                 lines.append(Line(title, (None,) * len(heads), title))
                 continue
             lines.append(self._line(title, found))
-            chosen = (
-                f"chosen on {count(found.validated)} units of validation and shown on {count(found.tested_on)} others"
-            )
+            validated, tested = count(found.validated), count(found.tested_on)
+            said = f"chosen on {validated} units of validation and shown on {tested} others."
             if not found.validated:
-                chosen = f"nothing is chosen: {found.knee.reason[:-1]}; bias and utility are over all units"
-            told.append(f"{title}: {chosen}.")
+                said = f"nothing is chosen: {found.knee.reason} Bias and utility are over all units."
+            told.append(f"{title}: {said}")
         notes += [
             "The knee is looked for among all pairs together, as for one knob. Of those within 2 % of it the one with "
             "the smallest lambda is chosen, and of these the one with the smallest alpha. ± is the standard deviation "
