@@ -232,3 +232,19 @@ def test_a_plan_counts_what_earlier_parts_read_once_and_what_is_done_as_nothing(
         EXPERIMENTS["first"] = kept
     assert first.seconds
     assert second.seconds == 0
+
+
+def test_a_plan_names_each_suite_whose_thresholds_will_say_nothing_once_and_a_larger_share_helps(tmp_path, monkeypatch):
+    calibrated = made("first", "COFT=coft:calibrated,alpha=0.2")
+    monkeypatch.setitem(EXPERIMENTS, "first", calibrated)
+    monkeypatch.setitem(EXPERIMENTS, "second", made("second", "Other=coft:calibrated,alpha=0.2,mask=gender"))
+    with opened(tmp_path / "store.db") as (paper, _):
+
+        def notes(share, out):
+            asked = Asked(limit=20, calibration_share=share)
+            planned = paper.begin(tmp_path / out, asked, ("one",), ("first", "second"), ()).planned()
+            return [part.notes for part in planned]
+
+        few, enough = notes(0.0, "few"), notes(0.4, "enough")
+    assert ["Quiz (2 of 4)" in " ".join(said) for said in few] == [True, False]
+    assert enough == [(), ()]
