@@ -131,11 +131,12 @@ class ChoiceTable(Table):
             found = _selected(figures, figures.averaged)
         except InvalidInputError as error:
             return self.made(figures, corner, heads, [], [f"Nothing is chosen: {str(error).rstrip('.')}.", *notes])
-        shares = found.front_shares or [float(on) for on in found.on_front]
+        on_front = found.front_shares or [float(on) for on in found.on_front]
+        shares = on_front if found.validated else [None] * len(found.points)
         lines = []
         for point, on in zip(found.points, shares, strict=True):
             chosen, label = found.knee.shares.get(point.value), sweep.label(point.value)
-            values = (*both_of(point), Value(100 * on), _percent(chosen))
+            values = (*both_of(point), _percent(on), _percent(chosen))
             lines.append(Line(label, values, label))
         if (tested := found.tested) is not None:
             lines.append(Line(f"{sweep.label(tested.value)}, on the other units", (*both_of(tested), None, None)))

@@ -233,7 +233,12 @@ def test_a_sweep_is_chosen_on_units_of_validation_and_shown_on_the_others():
     assert int(validated) + int(tested) == 3 * 200
     assert int(validated) == pytest.approx(120, abs=40)
     table = swept_with(CHOICE, swept(1))
-    assert (table.rows, table.picture) == ((), None)
+    # Without a unit of validation the sweep is shown over all units.
+    rows = {label: values for (label, _), values in texts(table).items()}
+    assert {label: values[0] for label, values in rows.items()} == {
+        f"lambda {value:g}": f"{bias:.3f}" for value, bias in BIAS.items()
+    }
+    assert all(values[2:4] == [None, None] for values in rows.values())
     assert table.notes[0].startswith("Nothing is chosen: ")
 
 
