@@ -112,6 +112,18 @@ def calibration_key(method: EvaluationMethod, policy: str, text: CalibrationText
     return digest_of([KEY_VERSION, policy, read, text.content])
 
 
+def thresholds_digest(calibration: Calibration | None) -> str:
+    """What answers depend on of thresholds: equal ones, such as those that say nothing, give equal answers."""
+    if calibration is None:
+        return ""
+    return digest_of(
+        [
+            (family, [(start, *calibration.bound(start, family)) for start in part.positions.starts])
+            for family, part in calibration.parts
+        ]
+    )
+
+
 def fitted(
     methods: Sequence[EvaluationMethod],
     model: LanguageModel,

@@ -8,7 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
 
-from app.evaluate.calibrating import CalibrationText, calibration_key, calibration_text, fitted, note_of
+from app.evaluate.calibrating import (
+    CalibrationText,
+    calibration_key,
+    calibration_text,
+    fitted,
+    note_of,
+    thresholds_digest,
+)
 from app.evaluate.items import (
     Split,
     asks_of,
@@ -39,8 +46,8 @@ from db.types import JsonObject
 
 Result = TypeVar("Result")
 
-Thresholds = dict[str, tuple[str, Calibration | None]]
-"""What thresholds are kept under and the thresholds, by method; None where there was nothing to fit them on."""
+Thresholds = dict[str, Calibration | None]
+"""Thresholds by method; None where there are none, or nothing was there to fit them on."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +128,12 @@ class _Part:
         wanted = [(ready, place) for ready in methods for place in evaluated if (ready.label, place) not in done]
         tally.begin(self._suite, self._seed, self._group.labels, len(evaluated))
         missing: list[EvaluationItemRecord] = []
-        thresholds: Thresholds = dict.fromkeys(self._group.labels, ("", None))
+        thresholds: Thresholds = dict.fromkeys(self._group.labels)
         if wanted:
             thresholds |= self._thresholds()
             missing = store.link(self._owner, self._records(wanted, thresholds))
         tally.restart(len(methods) * self._size(evaluated) - self._size(record.place for record in missing))
-        self._read(missing, {ready.label: ready.with_thresholds(thresholds[ready.label][1]) for ready in methods})
+        self._read(missing, {ready.label: ready.with_thresholds(thresholds[ready.label]) for ready in methods})
 
     def _size(self, places: Iterable[int]) -> int:
         return sum(size_of(self._items[place]) for place in places)
@@ -138,7 +145,9 @@ class _Part:
             for place in {place for _, place in wanted}
         }
         digests = {
-            ready.label: method_digest(ready.digest, self._loaded.further[ready.label], thresholds[ready.label][0])
+            ready.label: method_digest(
+                ready.digest, self._loaded.further[ready.label], thresholds_digest(thresholds[ready.label])
+            )
             for ready in self._group.methods
         }
         return [
@@ -166,7 +175,7 @@ class _Part:
         kept = {ready.label: self._kept(ready, keys[ready.label]) for ready in calibrated}
         missing = [ready for ready in calibrated if kept[ready.label] is None]
         found = kept | (self._fit(missing, keys, text) if missing else {})
-        return {label: (keys[label], Calibration.from_bytes(data) if data else None) for label, data in found.items()}
+        return {label: Calibration.from_bytes(data) if data else None for label, data in found.items()}
 
     def _kept(self, ready: ReadyMethod, key: str) -> bytes | None:
         """Values of a method's thresholds, if this evaluation or another one has fitted them."""
@@ -205,9 +214,13 @@ class _Part:
 
     def _read(self, missing: Sequence[EvaluationItemRecord], policies: Mapping[str, Policy]) -> None:
         run, loaded, group = self._run, self._loaded, self._group
+        # Methods with equal keys give equal outcomes, so that one of them reads.
         left: defaultdict[int, dict[str, EvaluationItemRecord]] = defaultdict(dict)
+        alike: defaultdict[int, list[EvaluationItemRecord]] = defaultdict(list)
         for record in missing:
-            left[record.place][record.method] = record
+            if record.key not in {own.key for own in alike[record.place]}:
+                left[record.place][record.method] = record
+            alike[record.place].append(record)
         reader = run.reader(
             group.model, loaded.models, loaded.scorers, group.detector, run.room, group.marks,
             run.work.request.encoding,
@@ -215,17 +228,19 @@ class _Part:
         batched = [places for batch in batches(self._items) if (places := [place for place in batch if place in left])]
         parts = [_by_methods(places, left) for places in batched]
         answers = run.workers.each(
-            self._reading(reader, alike, [policies[label] for label in labels])
+            self._reading(reader, places, [policies[label] for label in labels])
             for part in parts
-            for labels, alike in part.items()
+            for labels, places in part.items()
         )
         for places, part in zip(batched, parts, strict=True):
             run.context.check_cancelled()
             outcomes: dict[tuple[str, int], Outcome] = {}
-            for labels, alike in part.items():
-                outcomes |= self._outcomes(next(answers), alike, labels)
-            records = [record for place in places for record in left[place].values()]
-            contents = {record.key: outcome_bytes(outcomes[record.method, record.place]) for record in records}
+            for labels, read in part.items():
+                outcomes |= self._outcomes(next(answers), read, labels)
+            contents = {
+                own.key: outcome_bytes(outcomes[own.method, place]) for place in places for own in left[place].values()
+            }
+            records = [record for place in places for record in alike[place]]
             run.store.keep(self._owner, records, contents)
             run.tally.advance(len(places), self._size(record.place for record in records))
 

@@ -169,6 +169,21 @@ def test_a_second_run_reads_no_model_has_the_same_outcomes_and_is_deleted_withou
     assert all_outcomes(evaluations, done) == before
 
 
+def test_thresholds_that_say_nothing_give_one_outcome_that_is_read_once(wired, evaluations, reading):
+    # Six units are kept apart: enough for 0.3, and neither for 0.1 nor for 0.05.
+    named = ("A=coft:calibrated,alpha=0.1", "B=coft:calibrated,alpha=0.05", "C=coft:calibrated,alpha=0.3", "D=coft")
+    asked = request(methods=methods_from(named, BASE), suites=("quiz",), seeds=(0,))
+    number = finished(wired, evaluations, asked)
+    assert {policies for _, policies in reading.asks} == {3}
+    listed, _ = wired[EvaluationsRepository].outcomes(number, "quiz")
+    keys = {method: [key for own, _, key in listed if own == method] for method in "ABCD"}
+    assert keys["A"] == keys["B"]
+    assert not set(keys["A"]) & set(keys["C"])
+    assert not set(keys["A"]) & set(keys["D"])
+    read = evaluations.suite_outcomes(number, "quiz")
+    assert [own.answers for own in read["A"]] == [own.answers for own in read["B"]]
+
+
 def test_a_limit_takes_whole_units_without_thresholds_nothing_is_kept_apart_and_deleting_leaves_nothing(
     wired, evaluations
 ):
@@ -304,7 +319,7 @@ def test_an_estimate_counts_items_asks_and_tokens(whole):
     assert estimate.seconds == quiz.seconds + prose.seconds > 0
     assert ["figures of length" in sentence for sentence in estimate.missing] == [True]
     small = evaluations.estimate(request(limit=4))
-    assert small.suites[0].too_small == "Quiz (1 of 9)"
+    assert small.suites[0].too_small == "Quiz (1 of 3)"
 
 
 def test_suites_say_where_they_come_from_without_asking_the_hub_and_what_is_missing(whole, tmp_path):
