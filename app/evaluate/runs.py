@@ -209,7 +209,7 @@ def too_small(suites: Iterable[SuiteEstimate]) -> tuple[str, ...]:
     """A sentence on suites whose calibration share has too few units, if there are any."""
     if not (named := [suite.too_small for suite in suites if suite.too_small]):
         return ()
-    why = "has fewer units than it needs, so that thresholds will say nothing"
+    why = "has fewer units than the smallest alpha needs, so that its thresholds will say nothing"
     return (f"The calibration share {why}: {', '.join(named)}. Take more items, or a larger share.",)
 
 
