@@ -339,8 +339,9 @@ def select(
         search = LineSearch(None, reason=str(error))
 
     def tested(value: float | None) -> Point | None:
-        test = {} if value is None else side(value, False)
-        return shown(value, test) if value is not None and all(test.values()) else None
+        if value is None or not all((test := side(value, False)).values()):
+            return None
+        return shown(value, test)
 
     return Selection(
         points, pareto_front(points), front_shares(points), knee, search, tested(knee.chosen),

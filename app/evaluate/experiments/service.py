@@ -48,9 +48,9 @@ class ExperimentRequest:
     data: str = ""
     judges: tuple[tuple[str, str], ...] = ()
     given: tuple[tuple[str, str], ...] = ()
+    name: str = ""
     calibration_share: float = 0.0
     """What is kept apart for thresholds at least, as a share of the items; the experiment's own share may be more."""
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

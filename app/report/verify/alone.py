@@ -85,7 +85,7 @@ def check_certified(report: Row) -> Comparing:
             yield _same(f"{place}, token {row['token']!r}", "whether it is certified", row["certified"], allowed)
         by_id, members = {row["token_id"]: row for row in rows}, [row for row in rows if row["certified"]]
         own, chosen = (by_id.get(step[name], {}) for name in ("token_id", "policy_token_id"))
-        yield _same(place, "the numbers of its token", *([row.get(name) for name in VIEWS] for row in (step, own)))
+        yield _same(place, "the numbers of its token", [step.get(v) for v in VIEWS], [own.get(v) for v in VIEWS])
         claims = own.get("certified", False) and state in ("calibrated", "inherited")
         yield _same(place, "whether its token is certified", step["certified"], claims)
         for part in step["families"]:
