@@ -485,7 +485,7 @@ def audit(wired: Services, *, asked: AuditOptions, options: DecodingOptions) -> 
     condition = None if asked.until is None else until_from_text(asked.until)
     settings, *further = options.decoding(wired, asked.policy)
     if further:
-        raise ServiceError("An audit has one policy; name one alone.")
+        raise ServiceError("An audit has one policy; name only one.")
     number = wired[AuditService].start(asked.request(settings)).session_id
     steps = list(wired[AuditService].run(number, until=condition))
     controls = ended(wired[AuditService].comparing(number))

@@ -30,7 +30,7 @@ from db.chains import BranchOutline
 DECIMALS = 4
 
 FACTUAL_ALONE = (
-    "This method certifies tokens in the prompt as typed alone, the certificate of the whole text included; nothing "
+    "This method certifies tokens only in the prompt as typed, the certificate of the whole text included; nothing "
     "is certified of the masked reading."
 )
 

@@ -151,7 +151,7 @@ LAYOUTS = [
     ("One masked view: all families hidden together", "joint"),
     ("One family only", "single"),
     ("One masked view for each family: alpha is shared out", "factorized"),
-    ("None: the factual reading alone, for methods that certify in one branch", "factual"),
+    ("None: only the factual reading, for methods that certify in one branch", "factual"),
 ]
 SPLITS = [("equally", "equal"), ("by hand", "hand")]
 MODES = [("Hard: the sentinel in place of the words", "hard"), ("Soft: a neutral hint in their place", "soft")]

@@ -74,7 +74,7 @@ def reading_note(view: CalibrationView, base: CalibrationView) -> str:
     if view.families and view.alpha != base.alpha:
         changes.append("alpha shared out equally")
     if view.group is not None:
-        changes.append("one group alone")
+        changes.append("only one group")
     if view.effective_contexts is None and base.effective_contexts is not None:
         changes.append("ρ in place of the weights")
     if not changes:

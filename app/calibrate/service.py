@@ -94,11 +94,11 @@ def check_request(request: CalibrationRequest) -> None:
     for refused, why in (
         (
             factual and request.mask_layout != "joint",
-            "Thresholds of the factual reading alone have no masks; choose the joint mask for them.",
+            "Thresholds of only the factual reading have no masks; choose the joint mask for them.",
         ),
         (
             factual and request.source != "reference",
-            "Thresholds of the factual reading alone are calibrated on references; choose these, or both readings.",
+            "Thresholds of only the factual reading are calibrated on references; choose these, or both readings.",
         ),
         (
             factual and request.record_chains,

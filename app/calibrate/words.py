@@ -68,7 +68,7 @@ def runs_list(runs: Sequence[CalibrationSummary], shown: int | None) -> Markup:
 def run_facts(run: CalibrationSummary) -> str:
     """Model, source and settings of a run in one line."""
     both = run.certified_in == "both"
-    kind = LAYOUTS.get(run.mask_layout, "") if both else "factual reading alone, "
+    kind = LAYOUTS.get(run.mask_layout, "") if both else "only the factual reading, "
     lam = f"λ {run.lam:.2f}, " if both else ""
     return (
         f"{run.model}, {SOURCES.get(run.source, run.source)}, {kind}{_estimator(run.estimator)}, {lam}"

@@ -551,9 +551,9 @@ def _spans(view: AuditView) -> str:
 
 def _notes(views: Sequence[AuditView], pairs: Sequence[PairComparison]) -> Iterator[str]:
     if len({view.prompt for view in views}) > 1:
-        yield "The sessions have different prompts, so that tokens can differ for that reason alone."
+        yield "The sessions have different prompts, so that tokens can differ just for that reason."
     if len({view.settings.seed for view in views}) > 1 and not all(view.settings.greedy for view in views):
-        yield "The sessions have different seeds, so that tokens can differ by chance alone."
+        yield "The sessions have different seeds, so that tokens can differ just by chance."
     if any(pair.by_text for pair in pairs):
         yield "The models have different vocabularies, so that tokens are compared by their text."
     if any(view.finished is None for view in views):

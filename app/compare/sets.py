@@ -139,7 +139,7 @@ def _notes(columns: Sequence[SetColumn], rows: Sequence[SetRow]) -> Iterator[str
         many = "1 row is" if left == 1 else f"{left} rows are"
         yield f"{many} not finished in every column; a column’s means count its own finished rows."
     if len({(column.settings.seed, column.settings.greedy) for column in columns}) > 1:
-        yield "The columns have different seeds, so that tokens can differ by chance alone."
+        yield "The columns have different seeds, so that tokens can differ just by chance."
     if len({column.settings.model for column in columns}) > 1:
         yield "The columns have different models; tokens are compared by their text."
     if any(column.own_model for column in columns):

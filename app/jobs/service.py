@@ -453,6 +453,6 @@ def require_own(job: JobRecord) -> None:
     """Refuse to stop a job, or to go on with it, where another reviewer began it."""
     if not is_own(job.owner):
         raise ServiceError(
-            f"“{job.title}” was begun by {owner_words(job.owner)}, who alone can cancel and resume it; start one of "
-            "your own."
+            f"“{job.title}” was begun by {owner_words(job.owner)}, and only they can cancel and resume it; start "
+            "one of your own."
         )

@@ -21,7 +21,7 @@ from app.shared.needs import READ
 
 POLL_SECONDS = 0.7
 
-OF_ANOTHER = "Another reviewer began this run, who alone can cancel and resume it."
+OF_ANOTHER = "Another reviewer began this run, and only they can cancel and resume it."
 
 
 def job_status(job: JobView | None, cancelled: str = LongRun.kept) -> str:

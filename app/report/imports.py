@@ -54,7 +54,7 @@ class BundleImports:
         bundle = _content(path)
         loaded, found = self._verifier.examined(path, key=key)
         if loaded.files is None or loaded.manifest is None or loaded.bundle_digest is None:
-            raise ServiceError(f"{path.name} is a report alone; import the evidence bundle (.zip) of the session.")
+            raise ServiceError(f"{path.name} is only a report; import the evidence bundle (.zip) of the session.")
         _require_whole(path.name, found)
         origin = _origin(path.name, loaded, loaded.bundle_digest)
         name, said = loaded.report.session.name, origin_words(origin)

@@ -383,7 +383,7 @@ class CalibrationRequest(DecodingSettings):
     weighting: str = "none"
     deployment: tuple[str, ...] = ()
     certified_in: str = setting(
-        "both", help="both readings, or the factual one alone, for methods that certify in one branch",
+        "both", help="both readings, or only the factual one, for methods that certify in one branch",
         typed=Literal["both", "factual"], option=typer.Option("--certify-in"),
     )  # fmt: skip
     bin_spacing: str = setting(

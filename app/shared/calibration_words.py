@@ -47,7 +47,7 @@ NAMES = {
     "masked_families": "masked families",
     "user_list": "word list",
 }
-READINGS = {"both": "both readings", "factual": "the factual reading alone", "nothing": "no reading"}
+READINGS = {"both": "both readings", "factual": "only the factual reading", "nothing": "no reading"}
 LAYOUTS = {"joint": "all families together", "factorized": "one for each family"}
 NO_CALIBRATION = "None: audit without certificate"
 ALL_GROUPS = ("All groups together", "")
@@ -95,7 +95,7 @@ def calibration_status(view: CalibrationView | str | None, policy: str = "coft")
     if isinstance(view, str):
         return ("uninformative", "not usable for this group", [view])
     first = view.bins[0] if view.bins else None
-    lines = [coverage_line(view.summary)] if view.group is None else [f"thresholds of the group “{view.group}” alone"]
+    lines = [coverage_line(view.summary)] if view.group is None else [f"thresholds only of the group “{view.group}”"]
     if view.families:
         names = ", ".join(FAMILY_NAMES.get(part.family, part.family) for part in view.families)
         lines.append(f"own thresholds for {names}")

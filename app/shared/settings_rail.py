@@ -212,7 +212,7 @@ def terms(text: object) -> tuple[str, ...]:
 
 MASKS = [
     ("All families together", "joint"),
-    ("One attribute alone", SINGLE),
+    ("Only one attribute", SINGLE),
     ("One mask for each family", "factorized"),
 ]
 CHANGED = "(...values) => coft.settings(values)"

@@ -21,7 +21,7 @@ const projectOf = (form, project, projects) => (projects.length ? html`
     <select class="select" id="project" name="project">${projects.map(({ id, name }) => html`
       <option value=${id} ?selected=${name === project}>${name}</option>`)}</select>
     <button class="btn">Show it</button>
-    <p class="hint">Pages show this project alone, and what you make goes there.</p></form>`
+    <p class="hint">Pages show only this project, and what you make goes there.</p></form>`
   : html`<p class="hint" role="status">You are a member of no project, so that there is nothing to see. Ask an admin of
     this server.</p>`);
 

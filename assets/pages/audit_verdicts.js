@@ -350,7 +350,7 @@ const ACTIONS = {
 const topic = { topic: "Verdict" };
 keys.add("Shift+ArrowRight", reach(1), "judge one token more", topic);
 keys.add("Shift+ArrowLeft", reach(-1), "judge one token less, or one before", topic);
-keys.add("Escape", narrow, "judge the selected token alone again", topic);
+keys.add("Escape", narrow, "judge only the selected token again", topic);
 Object.entries(KEYS).forEach(([name, verdict]) => keys.add(name, (event) => {
   if (!root || page().session === null || event.repeat) return false;
   judge(verdict);

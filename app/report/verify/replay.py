@@ -42,7 +42,7 @@ BOUNDARY = 1e-5
 def check_logits(loaded: Loaded) -> Comparing:
     """Every step follows from the logits that were stored with it."""
     if loaded.files is None or LOGITS_FILE not in loaded.files:
-        raise Skipped("a report alone was given" if loaded.files is None else "the audit did not keep its logits")
+        raise Skipped("only a report was given" if loaded.files is None else "the audit did not keep its logits")
     if loaded.lacks_calibration:
         raise Skipped("the calibration is not in the bundle, and a step is certified by its thresholds")
     stored = logits_from(loaded.files[LOGITS_FILE])

@@ -222,7 +222,7 @@ def check_fusion(loaded: Loaded) -> Comparing:
                 if view in row.at_most and view != "fused":
                     most = Within(high=min(stated, default=0.0))
                     yield same(_named(place, row), f"its {view} bound", getattr(row, f"log_p_{view}"), most, EXACT)
-    remark = "the method's own rule is recomputed by a replay alone; only the sums of probabilities were checked"
+    remark = "the method's own rule is recomputed only by a replay; only the sums of probabilities were checked"
     return "" if mixes else remark
 
 

@@ -29,7 +29,7 @@ SLACK = timedelta(seconds=2)
 
 def _bundled(loaded: Bundled) -> Mapping[str, bytes]:
     if loaded.files is None:
-        raise Skipped("a report alone was given; its bundle has the other files")
+        raise Skipped("only a report was given; its bundle has the other files")
     return loaded.files
 
 

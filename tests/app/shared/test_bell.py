@@ -89,7 +89,7 @@ def test_nobody_hears_of_dismisses_stops_or_resumes_anothers_job(services: Servi
     assert told(()) == []
     with answering(BEN):
         assert not services[JobService].get(number).own
-        with pytest.raises(ServiceError, match="was begun by Ana, who alone can cancel"):
+        with pytest.raises(ServiceError, match="was begun by Ana, and only they can cancel"):
             services[JobService].cancel(number)
     work.go.set()
     services[JobService].wait(number, LONG)
