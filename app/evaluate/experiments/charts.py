@@ -97,7 +97,8 @@ def _front(picture: Front) -> go.Figure:
     ):  # fmt: skip
         ringed = [point for point in found.points if value is not None and point.value == value]
         mark = {"size": size, "symbol": symbol}
-        figure.add_scatter(name=name, mode="markers", hoverinfo="skip", marker=mark, **_at(ringed))
+        if ringed:
+            figure.add_scatter(name=name, mode="markers", hoverinfo="skip", marker=mark, **_at(ringed))
     figure.update_layout(legend={**LEGEND, "itemsizing": "constant"})
     return figure
 
