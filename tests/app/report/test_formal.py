@@ -155,9 +155,9 @@ def test_a_batch_has_selection_and_scoring_rates_with_ratios_and_all_that_is_lef
     page = audited.wired[ReportService].formal_batch(batch_of(audited), STATEMENT, "formal").decode()
     for text in (
         "Table A1: selection rates", "Table A2: scoring rates", "0.118–0.882", "median score 6.50",
-        "Selected where “hired” stands in the text before “rejected”", "1 outcome without a known group is in no rate.",
+        "Selected where “hired” is in the text before “rejected”", "1 outcome without a known group is in no rate.",
         "1 text that decides nothing is in no rate.", "Groups as the prompt set names them: men and women.",
-        "Verdicts of reviewers that stand: 2 unfair, 0 fair",
+        "Verdicts of reviewers that are in force: 2 unfair, 0 fair",
     ):  # fmt: skip
         assert text in page, text
     assert re.search(r"<th scope=\"row\">women</th>.*?0\.200.*?0\.40</td>", page, re.DOTALL)
