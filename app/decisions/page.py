@@ -34,7 +34,7 @@ HELP = {
     "pair": "rows that differ only in the group", "variant": "the name or the wording", "prompt": "the text",
 }  # fmt: skip
 NONE = [("none", "")]
-NOTHING = '<p class="sub">Choose a file below. What it says of the groups appears here.</p>'
+NOTHING = '<p class="sub">Choose a file below. The result for its groups appears here.</p>'
 
 
 class DecisionHandlers:

@@ -49,7 +49,7 @@ def _print(found: Made | list[Part]) -> None:
     for part in found.skipped:
         print(f"Not made: {part.experiment}, {part.model}: {part.reason}")
     if found.skipped:
-        print("The same command tries these again. Another folder begins anew, but reads nothing again that is kept.")
+        print("Run the same command to try these again. Another folder starts over, but reads nothing twice.")
     tables = sum(len(own.grids) for own in found.sections)
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(found.verdicts.items()))
     print(f"{plural(tables, 'table')} made. Claims: {verdicts or 'none'}.\nWritten: {found.out / PAGE}")

@@ -74,7 +74,7 @@ def place_imports(services: Services) -> None:
 
 
 def place_publication(name: str) -> list[gr.Textbox | gr.Dropdown]:
-    """Place the fields of what formats ask of a publication, in the order of :class:`Publication`."""
+    """Place a field for each value that a publication needs, in the order of :class:`Publication`."""
     with gr.Accordion("For publication", open=False, elem_classes=["fold"], elem_id=f"{name}-publication"):
         hint("Every Eval Ever needs organization and relationship. A Hub result needs dataset and task.")
         with gr.Row():

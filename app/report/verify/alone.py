@@ -110,7 +110,7 @@ def check_files(listed: Row, files: dict[str, bytes]) -> Comparing:
 
 
 def check_digests(report: Row, manifest: Row, files: dict[str, bytes]) -> Comparing:
-    """Digests are those of what they are of, and the manifest has them too."""
+    """Each digest is the digest of its content, and the manifest repeats it."""
     session, log, used, last = report["session"], report["log"], report["thresholds"] or {}, "0" * 64
     used_with, steps = session["fingerprint"], _sha256(_canonical(report["branches"]))
     own = _sha256(_canonical(used_with, spaced=True))
@@ -315,7 +315,7 @@ def holds_for(key: bytes, text: bytes, signature: bytes) -> bool:
         x = pow(square, (PRIME + 3) // 8, PRIME)
         x = x if (x * x - square) % PRIME == 0 else x * pow(2, (PRIME - 1) // 4, PRIME) % PRIME
         if (x * x - square) % PRIME or y >= PRIME or sign > 1 or (sign and not x):
-            raise ValueError("a key or signature is no point of the curve")
+            raise ValueError("a key or signature is not a point of the curve")
         return [x if x % 2 == sign else PRIME - x, y]
 
     factor = int.from_bytes(hashlib.sha512(signature[:32] + key + text).digest(), "little") % ORDER
